@@ -1,0 +1,24 @@
+"""Necessary and sufficient explanations for graph neural networks.
+
+>>> from torch_geometric.explain import Explainer
+>>> from nseg import NSEG, explain_many
+"""
+
+from nseg.errors import BudgetError, InputError, ModelError, NsegError, SettingsError, UnsupportedError
+from nseg.explainer import NSEG, Explainer
+from nseg.many import explain_many
+from nseg.search import Settings
+
+__version__ = "0.1.0"
+__all__ = [
+    "NSEG",
+    "BudgetError",
+    "Explainer",
+    "InputError",
+    "ModelError",
+    "NsegError",
+    "Settings",
+    "SettingsError",
+    "UnsupportedError",
+    "explain_many",
+]

@@ -1,0 +1,171 @@
+"""From soft masks to hard ones: threshold, top-k, and the smallest prefix of the ranking with the best bound."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nseg import objective as obj
+from nseg.instances import pointers
+from nseg.scm import Scm
+from nseg.search import Settings, Solution, Space, evaluate
+
+FINE = 32  # every prefix up to this length is looked at, and this many longer ones; the winner's surroundings then again
+MEMBERS_AT_ONCE = 1 << 17  # nodes and edges of all worlds in one forward pass
+
+
+def above(mask: Tensor, threshold: float) -> Tensor:
+    """Elements whose weight exceeds the threshold.
+
+    >>> above(torch.tensor([0.2, 0.5, 0.9]), 0.5)
+    tensor([False, False,  True])
+    """
+    return mask > threshold
+
+
+def ranks(score: Tensor, owner: Tensor) -> Tensor:
+    """Rank of each element among those of its instance, 0 for the highest score; ties go to the earlier element.
+
+    >>> ranks(torch.tensor([0.1, 0.7, 0.7, 0.3]), torch.tensor([0, 0, 0, 1]))
+    tensor([2, 0, 1, 0])
+    """
+    by_score = torch.argsort(score, descending=True, stable=True)
+    order = by_score[torch.argsort(owner[by_score], stable=True)]
+    first = pointers(owner.bincount())[owner[order]]
+    return torch.empty_like(owner).scatter_(0, order, torch.arange(owner.numel(), device=owner.device) - first)
+
+
+def top_k(score: Tensor, owner: Tensor, k: int) -> Tensor:
+    """The k highest elements of each instance.
+
+    >>> top_k(torch.tensor([0.1, 0.7, 0.5, 0.3]), torch.tensor([0, 0, 0, 1]), 2)
+    tensor([False,  True,  True,  True])
+    """
+    return ranks(score, owner) < k
+
+
+def harden(scm: Scm, space: Space, solution: Solution, settings: Settings) -> tuple[Tensor | None, Tensor | None]:
+    """Hard masks of the edge elements [n_e] and node elements [n_n, w], as the settings ask."""
+    if settings.extract == "prefix":
+        return best_prefix(scm, space, solution, settings)
+
+    def one(mask: Tensor | None, owner: Tensor) -> Tensor | None:
+        if mask is None:
+            return None
+        if settings.extract == "threshold":
+            return above(mask, settings.threshold)
+        width = mask[0].numel() if mask.dim() > 1 and len(mask) else 1
+        return top_k(mask.flatten(), owner.repeat_interleave(width), settings.k or 0).view_as(mask)
+
+    return (
+        one(solution.edge, space.edge_owner) if space.edges else None,
+        one(solution.node, space.node_owner) if space.nodes else None,
+    )
+
+
+@torch.no_grad()
+def best_prefix(
+    scm: Scm, space: Space, solution: Solution, settings: Settings
+) -> tuple[Tensor | None, Tensor | None]:
+    """The smallest prefix of each instance's ranking whose objective is within ``tolerance`` of the best prefix.
+
+    Edges and nodes are ranked together by their weight. Up to 64 elements every prefix is evaluated; of a longer ranking
+    the first 32 and 32 more, and then those between the winner and the next shorter one that was evaluated.
+    """
+    width = space.node_width if space.nodes else 1
+    edges = space.edge_owner.numel() if space.edges else 0
+    score = torch.cat([m.flatten() for m in (solution.edge, solution.node) if m is not None])
+    owner = torch.cat(
+        [*([space.edge_owner] if space.edges else []), *([space.node_owner.repeat_interleave(width)] if space.nodes else [])]
+    )
+    rank = ranks(score, owner)
+    number = len(scm.instances)
+    elements = owner.bincount(minlength=number)
+    length = torch.zeros(number, dtype=torch.long, device=owner.device)
+    for group in _like_sizes(elements):
+        mine = torch.isin(owner, group)  # in the order in which the group's own space numbers its elements
+        alone = scm if len(group) == number else scm.select(group)
+        small = Space(alone.instances, space.edges, space.nodes, space.undirected)
+        prefixes = _Prefixes(alone, small, rank[mine], torch.searchsorted(group, owner[mine]), settings)
+        length[group] = prefixes.best(elements[group])
+    kept = rank < length[owner]
+    return (
+        kept[:edges] if space.edges else None,
+        kept[edges:].view(-1, width) if space.nodes else None,
+    )
+
+
+def _like_sizes(elements: Tensor) -> list[Tensor]:
+    """Instances grouped so that sizes differ at most twofold within a group."""
+    power = torch.log2(elements.clamp_min(4).double()).ceil().long()
+    return [(power == p).nonzero().flatten() for p in torch.unique(power)]
+
+
+@dataclass(frozen=True)
+class _Prefixes:
+    """The prefixes of each instance's ranking.
+
+    Args:
+        scm, space: B instances and their elements.
+        rank: rank of each element within its instance, edges before nodes.
+        owner: its instance.
+        settings: what is climbed, and how much of it may be given up.
+    """
+
+    scm: Scm
+    space: Space
+    rank: Tensor
+    owner: Tensor
+    settings: Settings
+
+    def best(self, elements: Tensor) -> Tensor:
+        """Length of the chosen prefix of each instance, [B]."""
+        lengths = _grid(torch.zeros_like(elements), elements)  # [T, B]
+        value = self._value(lengths)
+        best = value.amax(0)
+        while True:
+            chosen = (value >= best - self.settings.tolerance).long().argmax(0, keepdim=True)
+            upper = lengths.gather(0, chosen).squeeze(0)
+            lower = torch.where(lengths < upper, lengths, -1).amax(0)
+            if bool((upper - lower <= 1).all()):
+                return upper
+            lengths = _grid((lower + 1).clamp_min(0), upper)
+            value = self._value(lengths)
+            best = torch.maximum(best, value.amax(0))
+
+    def _value(self, lengths: Tensor) -> Tensor:
+        """The objective of the prefixes of the given lengths, [T, B]."""
+        scm, space = self.scm, self.space
+        members = int(scm.instances.sizes.sum()) * (1 + len(space.events))
+        at_once = min(max(1, MEMBERS_AT_ONCE // members), len(lengths))
+        edges = space.edge_owner.numel() if space.edges else 0
+        climb, split = obj.OBJECTIVES[self.settings.objective], space.split(self.settings)
+        values = []
+        for start in range(0, len(lengths), at_once):
+            # the last block is filled up, so that all blocks share the plan of a forward pass
+            block = lengths[torch.arange(start, start + at_once, device=lengths.device).clamp(max=len(lengths) - 1)]
+            kept = (self.rank < block[:, self.owner]).to(scm.dtype)  # [P, n]
+            edge = kept[:, :edges] if space.edges else None
+            node = kept[:, edges:].unflatten(1, (-1, space.node_width)) if space.nodes else None
+            values.append(climb(*evaluate(scm, space, edge, node, split)))
+        return torch.cat(values)[: len(lengths)]
+
+
+def _grid(lower: Tensor, upper: Tensor) -> Tensor:
+    """Lengths from ``lower`` to ``upper``: the first 33 one by one, then 32 evenly spaced, [T, B].
+
+    >>> _grid(torch.tensor([0, 0]), torch.tensor([3, 128]))[[0, 1, 2, 3, 32, 33, 64]]
+    tensor([[  0,   0],
+            [  1,   1],
+            [  2,   2],
+            [  3,   3],
+            [  3,  32],
+            [  3,  35],
+            [  3, 128]])
+    """
+    span = upper - lower
+    step = torch.arange(min(int(span.max()), 2 * FINE) + 1, device=lower.device).unsqueeze(1)
+    beyond = FINE + ((step - FINE) * (span - FINE)) // FINE
+    return lower + torch.where((step <= FINE) | (span <= 2 * FINE), torch.minimum(step, span), beyond)

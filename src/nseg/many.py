@@ -1,0 +1,307 @@
+"""Explain many predictions at once: cut, chunk by memory, run, show progress."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from torch import Tensor
+from torch_geometric.data import Batch, Data
+from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain.config import ExplanationType, ModelTaskLevel
+
+from nseg.errors import BudgetError, InputError
+from nseg.explainer import Answer, BatchedAlgorithm, explanation
+from nseg.instances import Inputs, Instances, Role, whole
+from nseg.scm import Scm, accepts, borrowed, call
+from nseg.search import evaluate
+from nseg.source import Source, checked_classes, checked_index, checked_inputs, together
+
+BUDGET = 256 * 2**20
+"""Bytes of memory that a search uses at once by default."""
+
+MOST_AT_ONCE = 512  # instances cut out of a graph in one go
+BYTES_PER_MEMBER = 1024  # rough cost of a node or an edge when computation graphs are verified
+OVERHEAD = 2.0  # gradients and temporaries per byte kept for the backward pass
+
+Advance = Callable[[float], object]
+
+
+def explain_many(
+    explainer: Explainer,
+    data: Data | Sequence[Data],
+    index: Any = None,
+    *,
+    target: Any = None,
+    budget: int = BUDGET,
+    progress: bool | None = None,
+    **kwargs: Any,
+) -> list[Explanation]:
+    """Explain many predictions in one optimisation; each answer equals the one that the instance gets alone.
+
+    Args:
+        explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
+        data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
+            ``edge_index`` are taken from it by the names in the model's ``forward``.
+        index: which nodes, links or graphs to explain, one explanation each; all if None.
+        target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
+        budget: bytes of memory that the search may use at once.
+        progress: show a progress bar; by default only on a terminal.
+        **kwargs: further model arguments (node and link level).
+
+    Returns:
+        An ``Explanation`` per instance on its computation graph: the smallest graph on which the model alone gives the
+        whole graph's output. ``edge_id`` and ``node_id`` point into the caller's graph, ``output_id`` names the output.
+    """
+    level = explainer.model_config.task_level
+    if isinstance(data, Batch) and level is ModelTaskLevel.graph:
+        data = data.to_data_list()
+    if isinstance(data, Data) == (level is ModelTaskLevel.graph):
+        raise InputError(
+            "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."
+            if isinstance(data, Data)
+            else f"explain_many at {level.value} level needs one graph (got a sequence). Call it once per graph."
+        )
+    if not isinstance(budget, int) or budget <= 0:
+        raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
+    with borrowed(explainer.model), torch.enable_grad(), _bar(progress) as bar:
+        run = _Run(explainer, target, budget, bar)
+        found = run.parts(data, index, kwargs) if isinstance(data, Data) else run.graphs(data, index, kwargs)
+        return [one.threshold(explainer.threshold_config) for one in found]
+
+
+@contextmanager
+def _bar(progress: bool | None) -> Iterator[Callable[[int], Advance]]:
+    """A progress bar in instances; calling what it yields with a total gives the function that advances it."""
+    shown = sys.stderr.isatty() if progress is None else progress
+    columns = (
+        TextColumn("explaining"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(elapsed_when_finished=False),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
+
+        def start(total: int) -> Advance:
+            task = bar.add_task("explaining", total=total)
+            return lambda amount: bar.advance(task, amount)
+
+        yield start
+
+
+class _Run:
+    """One call of :func:`explain_many`."""
+
+    def __init__(self, explainer: Explainer, target: Any, budget: int, bar: Callable[[int], Advance]) -> None:
+        self.explainer, self.budget, self.bar = explainer, budget, bar
+        self.model, self.config, self.algorithm = explainer.model, explainer.model_config, explainer.algorithm
+        self.target = target
+        self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
+        self.bytes_per_member: float | None = None
+        if target is not None and not self.phenomenon:
+            raise InputError("target must be None for explanation_type='model', which explains the model's prediction.")
+
+    # --- nodes and links of one graph ------------------------------------------------------------------------------------
+
+    def parts(self, data: Data, index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
+        inputs = self._inputs(data, kwargs)
+        source = Source(self.model, self.config, inputs)
+        row = source.rows(index)
+        target = self._target(data)
+        classes = source.targets(target, row)
+        advance = self.bar(row.numel())
+        size = max(1, min(MOST_AT_ONCE, int(self.budget / (source.members(row[:16]) * BYTES_PER_MEMBER))))
+        while row.numel():
+            here, row, classes_here, classes = row[:size], row[size:], classes[:size], classes[size:]
+            answers = self._answers(source, here, classes_here, target, advance)
+            written: dict[int, Explanation] = {}
+            for which, instances, output in source.standalone(here, classes_here):
+                outputs = instances.ptr[instances.outputs]
+                for b, number in enumerate(which.tolist()):
+                    mine = slice(*outputs[b : b + 2].tolist())
+                    local = None if target is None else _local(target, instances, b, here[number : number + 1])
+                    written[number] = self._write(instances, b, output[mine], answers[number], local)
+                    written[number].output_id = int(here[number])
+            yield from (written[number] for number in range(here.numel()))
+
+    def _answers(
+        self, source: Source, row: Tensor, classes: Tensor, target: Tensor | None, advance: Advance
+    ) -> list[Explanation | tuple[Answer, int]]:
+        """What the algorithm says of each row: a place in a batched answer, or an explanation on the whole graph."""
+        if not isinstance(self.algorithm, BatchedAlgorithm):
+            return [self._call(source.inputs, int(r), target, advance) for r in row]
+        found: dict[int, tuple[Answer, int]] = {}
+        for which, scm in source.scms(row, torch.arange(row.numel(), device=row.device), classes):
+            for part, answer in self._solve(scm, advance):
+                found.update({number: (answer, place) for place, number in enumerate(which[part].tolist())})
+        return [found[number] for number in range(row.numel())]
+
+    # --- many graphs -----------------------------------------------------------------------------------------------------
+
+    def graphs(self, data: Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
+        if kwargs:
+            raise InputError(f"Arguments of graphs belong on the graphs (got {', '.join(kwargs)}). Set them as attributes.")
+        if len(data) == 0:
+            raise InputError("explain_many needs at least one graph (got an empty sequence).")
+        numbers = checked_index(index, len(data)).tolist()
+        advance = self.bar(len(numbers))
+        sizes = torch.tensor([data[n].num_nodes + data[n].num_edges for n in numbers])
+        for block in chunks(sizes * BYTES_PER_MEMBER, self.budget, MOST_AT_ONCE):
+            yield from self._graphs(data, [numbers[b] for b in block.tolist()], advance)
+
+    def _graphs(self, data: Sequence[Data], numbers: list[int], advance: Advance) -> Iterator[Explanation]:
+        inputs = [self._inputs(data[n], {}) for n in numbers]
+        targets = [self._target(data[n], n) for n in numbers]
+        zero = torch.zeros(1, dtype=torch.long, device=inputs[0].x.device)
+        instances = whole(inputs, Role.GRAPH, [zero] * len(inputs), [zero] * len(inputs))
+        first = Source(self.model, self.config, inputs[0]).output
+        if together(self.model, self.config, instances, first):
+            with torch.no_grad():
+                output = call(self.model, instances.tile(1).inputs, self.config)
+        else:
+            output = torch.cat([Source(self.model, self.config, one).output for one in inputs])
+        target = None if targets[0] is None else torch.cat([t for t in targets if t is not None])
+        instances = replace(instances, target=checked_classes(output, target, self.config))
+        if isinstance(self.algorithm, BatchedAlgorithm):
+            scm = Scm(self.model, self.config, instances, joint=together(self.model, self.config, instances, first))
+            answers: list[Explanation | tuple[Answer, int]] = []
+            for part, answer in self._solve(scm, advance):
+                answers += [(answer, place) for place in range(part.numel())]
+        else:
+            answers = [self._call(one, None, t, advance) for one, t in zip(inputs, targets, strict=True)]
+        for b, number in enumerate(numbers):
+            found = self._write(instances, b, output[b : b + 1], answers[b], targets[b])
+            found.output_id = number
+            yield found
+
+    # --- one chunk ---------------------------------------------------------------------------------------------------------
+
+    def _solve(self, scm: Scm, advance: Advance) -> Iterator[tuple[Tensor, Answer]]:
+        """Batched answers that together hold all instances, with the numbers of those that each holds, in order."""
+        algorithm = self.algorithm
+        if self.bytes_per_member is None:
+            few = scm.select(torch.arange(min(4, len(scm.instances)) if scm.batches else 1, device=scm.instances.x.device))
+            space = algorithm.space(few.instances)
+            few.require_dependence(space.edges, space.nodes is not None)
+            self.bytes_per_member = OVERHEAD * _bytes_kept(algorithm, few) / int(few.instances.sizes.sum())
+        need = scm.instances.sizes * self.bytes_per_member
+        if float(need.max()) > self.budget:
+            raise BudgetError(
+                f"The memory budget must hold one instance, which needs about {float(need.max()) / 2**20:.1f} MiB here "
+                f"(got {self.budget / 2**20:.1f} MiB). Raise it: budget={int(need.max()) + 1}."
+            )
+        for part in chunks(need, self.budget, len(need) if scm.batches else 1):
+            small = scm.select(part.to(scm.instances.x.device))
+            steps = max(algorithm.settings.steps, 1)
+            yield part, algorithm.answer(small, algorithm.space(small.instances), lambda: advance(len(part) / steps))
+
+    def _call(self, inputs: Inputs, row: int | None, target: Tensor | None, advance: Advance) -> Explanation:
+        """One call of an algorithm that cannot batch."""
+        index = {} if row is None else {"index": row}
+        found = self.explainer(inputs.x, inputs.edge_index, target=target, **index, **inputs.kwargs)
+        advance(1)
+        return found
+
+    # --- in and out ----------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, data: Data, kwargs: dict[str, Any]) -> Inputs:
+        names = [k for k in data.keys() if k not in ("x", "edge_index", "y") and accepts(self.model, k)]  # noqa: SIM118
+        found = {name: data[name] for name in names} | kwargs
+        return checked_inputs(self.model, data.x, data.edge_index, found, self.config.task_level)
+
+    def _target(self, data: Data, number: int | None = None) -> Tensor | None:
+        """The caller's classes of all outputs on one graph, if a phenomenon is explained."""
+        if not self.phenomenon:
+            return None
+        if self.target is None:
+            target = data.get("y")
+        else:
+            target = torch.as_tensor(self.target)
+            target = target if number is None else target.flatten()[number]
+        if target is None:
+            raise InputError("explanation_type='phenomenon' needs the class of every output. Give target=... or data.y.")
+        return torch.as_tensor(target).flatten()
+
+    def _write(
+        self, instances: Instances, b: int, output: Tensor, answer: Explanation | tuple[Answer, int], target: Tensor | None
+    ) -> Explanation:
+        """The explanation of one instance on its own graph, with all that PyG puts into one."""
+        inputs, row = instances.alone(b)
+        edge_id, node_id = (instances.edge_id[instances.members(Role.EDGE, b)], instances.node_id[instances.members(Role.NODE, b)])
+        if isinstance(answer, Explanation):
+            found = Explanation(**{
+                key: _restricted(answer.get(key), ids, size)
+                for key, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes))
+                if answer.get(key) is not None
+            })
+        else:
+            found = explanation(*answer, edge_id, node_id, self.algorithm.settings)
+        found._model_config, found._model_args = self.config, list(inputs.kwargs)
+        found.prediction = output if not self.phenomenon else None
+        found.target = self.explainer.get_target(output) if target is None else target
+        found.index = None if instances.outputs is Role.GRAPH else row
+        found.x, found.edge_index = inputs.x, inputs.edge_index
+        for name, value in inputs.kwargs.items():
+            found[name] = value
+        found.edge_id, found.node_id = edge_id, node_id
+        found.validate_masks()
+        return found
+
+
+def _local(target: Tensor, instances: Instances, b: int, row: Tensor) -> Tensor:
+    """The caller's classes of the outputs of one instance."""
+    ids = {Role.NODE: instances.node_id, Role.EDGE: instances.edge_id}
+    role = instances.outputs
+    return target[ids[role][instances.members(role, b)]] if role in ids else target[row]
+
+
+def _restricted(mask: Tensor, ids: Tensor, size: int) -> Tensor:
+    return mask[ids] if mask.size(0) == size else mask
+
+
+def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:
+    """Consecutive runs whose needs add up to at most the budget, each at least one and at most ``most`` long.
+
+    >>> [part.tolist() for part in chunks(torch.tensor([3, 3, 3, 9, 1]), 6, 2)]
+    [[0, 1], [2], [3], [4]]
+    """
+    part: list[int] = []
+    total = 0.0
+    for number, cost in enumerate(need.tolist()):
+        if part and (total + cost > budget or len(part) == most):
+            yield torch.tensor(part)
+            part, total = [], 0.0
+        part.append(number)
+        total += cost
+    yield torch.tensor(part)
+
+
+def _bytes_kept(algorithm: BatchedAlgorithm, scm: Scm) -> int:
+    """Bytes that one step keeps for its backward pass."""
+    space, settings = algorithm.space(scm.instances), algorithm.settings
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    device = scm.instances.x.device
+    edge = torch.ones(1, space.edge_owner.numel(), dtype=scm.dtype, device=device, requires_grad=True) if space.edges else None
+    node = (
+        torch.ones(1, space.node_owner.numel(), space.node_width, dtype=scm.dtype, device=device, requires_grad=True)
+        if space.nodes
+        else None
+    )
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        p = evaluate(scm, space, edge, node, space.split(settings), samples=settings.samples)
+    del p
+    return sum(kept.values())

@@ -1,0 +1,460 @@
+"""The trained network as a structural causal model, Y = f(E, X).
+
+:class:`Scm` answers one question: what would the probability of the explained class be in these worlds? It is the only
+file that touches the model, and gives it back as it was.
+
+Two things make it fast, both exact and both checked against the model's own prediction before they are used:
+
+- the worlds of all instances are one disjoint union, so that one forward pass serves all of them;
+- message passing number c of C can only matter where the receiver is within C - 1 - c hops of an explained output, so
+  the other messages are not computed; and what a layer derives from the graph alone (a degree normalisation) is read
+  off the whole graph once, so that nothing around the computation graph has to be carried along for its sake.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
+from torch_geometric.nn import MessagePassing
+
+from nseg.errors import ModelError
+from nseg.instances import MULTIPLICITY, Inputs, Instances, Tile, numbered_edges
+
+# --- borrowing -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def borrowed(model: nn.Module) -> Iterator[None]:
+    """Use a model in evaluation mode without gradients, and give it back as it was, whatever happens.
+
+    Training flags, ``requires_grad``, buffers, layer caches, masks of another explainer and the global random state are
+    restored; gradients are never touched.
+    """
+    modules, parameters, buffers = list(model.modules()), list(model.parameters()), list(model.buffers())
+    training = [m.training for m in modules]
+    requires_grad = [p.requires_grad for p in parameters]
+    contents = [b.detach().clone() for b in buffers]
+    caches = [(m, name, value) for m in modules for name, value in vars(m).items() if name.startswith("_cached")]
+    masked = [m for m in modules if isinstance(m, MessagePassing) and m.explain is True]
+    cuda = sorted({p.device.index or 0 for p in parameters if p.is_cuda})
+    with torch.random.fork_rng(devices=cuda):
+        try:
+            model.eval()
+            for parameter in parameters:
+                parameter.requires_grad_(False)
+            for module, name, _ in caches:
+                setattr(module, name, None)
+            for layer in masked:
+                layer.explain = None
+            yield
+        finally:
+            for module, flag in zip(modules, training, strict=True):
+                module.training = flag
+            for parameter, flag in zip(parameters, requires_grad, strict=True):
+                parameter.requires_grad_(flag)
+            for buffer, content in zip(buffers, contents, strict=True):
+                if not torch.equal(buffer, content):
+                    buffer.copy_(content)
+            for module, name, value in caches:
+                setattr(module, name, value)
+            for layer in masked:
+                layer.explain = True
+
+
+def layers(model: nn.Module) -> dict[str, MessagePassing]:
+    """The model's message passing layers by name."""
+    return {name or type(m).__name__: m for name, m in model.named_modules() if isinstance(m, MessagePassing)}
+
+
+@contextmanager
+def hooked(model: nn.Module, on_propagate: Callable[..., Any], on_message: Callable[..., Any] | None) -> Iterator[None]:
+    """Let ``on_propagate`` see and change what each layer passes on, and ``on_message`` the messages."""
+    with ExitStack() as stack:
+        for layer in layers(model).values():
+            stack.callback(layer.register_propagate_forward_pre_hook(on_propagate).remove)
+            if on_message is not None:
+                stack.callback(layer.register_message_forward_hook(on_message).remove)
+        yield
+
+
+# --- probabilities ---------------------------------------------------------------------------------------------------
+
+
+def probability(output: Tensor, target: Tensor, config: ModelConfig) -> Tensor:
+    r"""Probability of the target class, :math:`f_\theta^{\hat y}`.
+
+    Args:
+        output: rows of the model's output, [..., R, C], or [..., R] for a binary model.
+        target: class of each row, [R].
+        config: what the model returns.
+
+    >>> config = ModelConfig(mode="binary_classification", task_level="graph", return_type="probs")
+    >>> probability(torch.tensor([0.9, 0.2]), torch.tensor([1, 0]), config)
+    tensor([0.9000, 0.8000])
+    """
+    if config.mode is ModelMode.binary_classification:
+        sign = 2.0 * target.to(output.dtype) - 1.0
+        if config.return_type is ModelReturnType.raw:
+            return torch.sigmoid(sign * output)
+        return torch.where(target == 1, output, 1 - output)
+    if config.return_type is ModelReturnType.raw:
+        output = output.softmax(-1)
+    elif config.return_type is ModelReturnType.log_probs:
+        output = output.exp()
+    return output.gather(-1, target.expand(output.shape[:-1]).unsqueeze(-1)).squeeze(-1)
+
+
+def accepts(model: nn.Module, name: str) -> bool:
+    """Whether the model's forward takes an argument of that name."""
+    return name in inspect.signature(model.forward).parameters
+
+
+def predicted_class(output: Tensor, config: ModelConfig) -> Tensor:
+    """The class that the model gives each row, [R]."""
+    if config.mode is ModelMode.binary_classification:
+        return (output > (0.0 if config.return_type is ModelReturnType.raw else 0.5)).long()
+    return output.argmax(-1)
+
+
+def call(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
+    """The model's output as [rows, classes], or [rows] for a binary model."""
+    output = model(inputs.x, inputs.edge_index, **inputs.kwargs)
+    if not isinstance(output, Tensor):
+        raise ModelError(f"The model must return one tensor (got {type(output).__name__}). Wrap it so that it does.")
+    if config.mode is ModelMode.binary_classification:
+        if output.dim() > 1 and output.numel() != output.size(0):
+            raise ModelError(
+                "A binary model must return one value per row (got shape "
+                f"{tuple(output.shape)}). Use mode='multiclass_classification' if its columns are classes."
+            )
+        return output.reshape(-1)
+    if output.dim() == 1:  # one graph, classes only
+        output = output.unsqueeze(0)
+    if output.dim() != 2:
+        raise ModelError(f"A multiclass model must return [rows, classes] (got shape {tuple(output.shape)}).")
+    return output
+
+
+# --- what the layers do with the edges -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Passing:
+    """One call of ``propagate``: which edges a layer passed messages over.
+
+    Args:
+        layer: name of the layer.
+        edge: position of each message's edge in the model's ``edge_index``, -1 for the layer's own self-loops, [M].
+        edge_index: the layer's edges, [2, M].
+        receiver: the row of ``edge_index`` that messages go to.
+        per_edge: names of the arguments that have one entry per message.
+        constant: those of them that the layer derived from the graph alone.
+        weighted: whether masks apply (PyG lets a user exempt a layer by ``explain = False``).
+    """
+
+    layer: str
+    edge: Tensor
+    edge_index: Tensor
+    receiver: int
+    per_edge: tuple[str, ...]
+    constant: dict[str, Tensor]
+    weighted: bool
+
+
+def trace(model: nn.Module, inputs: Inputs, config: ModelConfig) -> tuple[Tensor, list[Passing]]:
+    """Run the model once and write down every message passing step.
+
+    A per-message argument is a constant of the graph if it carries no gradient although features and parameters do.
+    """
+    names = {id(layer): name for name, layer in layers(model).items()}
+    passings: list[Passing] = []
+    answered: set[int] = set()
+    ran: set[int] = set()
+
+    def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
+        edge_index, _, kwargs = args
+        name = names[id(layer)]
+        answered.add(id(layer))
+        edge = match_edges(edge_index, inputs, kwargs, name)
+        per_edge = tuple(k for k, v in kwargs.items() if _is_per_edge(layer, k, v, edge.numel()))
+        passings.append(
+            Passing(
+                layer=name,
+                edge=edge,
+                edge_index=edge_index,
+                receiver=1 if layer.flow == "source_to_target" else 0,
+                per_edge=per_edge,
+                constant={k: kwargs[k].detach() for k in per_edge if not kwargs[k].requires_grad},
+                weighted=layer.explain is not False,
+            )
+        )
+
+    parameters = list(model.parameters())
+    x = inputs.x.detach().clone()
+    with ExitStack() as stack:
+        stack.enter_context(torch.enable_grad())
+        stack.enter_context(hooked(model, on_propagate, None))
+        for layer in layers(model).values():
+            handle = layer.register_forward_hook(lambda module, *_: ran.add(id(module)) and None)
+            stack.callback(handle.remove)
+        try:
+            for tensor in [x, *parameters]:
+                if tensor.is_floating_point():
+                    tensor.requires_grad_(True)
+            output = call(model, Inputs(x, inputs.edge_index, inputs.kwargs), config)
+        finally:
+            for parameter in parameters:
+                parameter.requires_grad_(False)
+    for layer in layers(model).values():
+        if id(layer) in ran - answered and not type(layer).propagate.__module__.endswith("_propagate"):
+            raise ModelError(
+                f"Layer '{names[id(layer)]}' ({type(layer).__name__}) has its own propagate(), which edge masks do not "
+                "reach. Let it call MessagePassing.propagate, or explain features only (edge_mask_type=None)."
+            )
+    return output.detach(), passings
+
+
+def _is_per_edge(layer: MessagePassing, name: str, value: Any, messages: int) -> bool:
+    """Whether an argument of ``propagate`` has one entry per message (and is not lifted from the nodes)."""
+    if not isinstance(value, Tensor) or value.dim() == 0 or value.size(0) != messages:
+        return False
+    used = {p for f in (layer.message, layer.aggregate, layer.update) for p in inspect.signature(f).parameters}
+    return not {f"{name}_i", f"{name}_j"} & used
+
+
+def match_edges(edge_index: Any, inputs: Inputs, kwargs: dict[str, Any], layer: str) -> Tensor:
+    """Position in ``inputs.edge_index`` of each edge that a layer uses, -1 for self-loops of its own making."""
+    if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided or edge_index.is_floating_point():
+        raise ModelError(
+            f"Layer '{layer}' passes messages over a sparse matrix, which edge masks do not reach. Give the model "
+            "edge_index as an integer tensor [2, E] (torch_geometric.utils.to_edge_index turns a sparse matrix into one)."
+        )
+    ours, device = inputs.edge_index, edge_index.device
+    if edge_index.shape == ours.shape and torch.equal(edge_index, ours):
+        return torch.arange(ours.size(1), device=device)
+    size = inputs.num_nodes
+    x = kwargs.get("x")
+    changed = isinstance(x, Tensor) and x.dim() > 1 and size not in x.shape
+    proper = edge_index[0] != edge_index[1]
+    theirs, own = numbered_edges(edge_index[:, proper], size), numbered_edges(ours, size)
+    own_sorted, order = own.sort()
+    place = torch.searchsorted(own_sorted, theirs).clamp(max=max(own.numel() - 1, 0))
+    if changed or (theirs.numel() and (not own.numel() or not torch.equal(own_sorted[place], theirs))):
+        raise ModelError(
+            f"Layer '{layer}' passes messages over edges that are not in edge_index, or over other nodes (pooling, "
+            "rewiring), so a mask over edge_index does not say which messages to weigh. Explain the part of the model "
+            "before that layer, or features only (edge_mask_type=None)."
+        )
+    repeated = own_sorted % MULTIPLICITY > 0
+    if bool(repeated.any()) and theirs.numel() != int((ours[0] != ours[1]).sum()):
+        raise ModelError(
+            f"Layer '{layer}' uses some of several parallel edges, and which ones cannot be told apart. Merge parallel "
+            "edges with torch_geometric.utils.coalesce."
+        )
+    edge = torch.full((edge_index.size(1),), -1, dtype=torch.long, device=device)
+    edge[proper] = order[place]
+    return edge
+
+
+# --- the causal model ------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Step:
+    """What one call of ``propagate`` does in the worlds: its messages, and where their weights stand."""
+
+    edge_index: Tensor
+    weight: Tensor | None
+    keep: Tensor | None
+    cut: tuple[str, ...]
+    constant: dict[str, Tensor] = field(default_factory=dict)
+
+
+class Scm:
+    """Y = f(E, X) for B instances.
+
+    Args:
+        model: the trained network, :func:`borrowed`.
+        config: what it returns.
+        instances: B instances.
+        whole: message passing steps on the whole graph that the instances were cut from, if they were.
+        joint: whether worlds may share a forward pass. A model that mixes the nodes of a batch cannot.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        config: ModelConfig,
+        instances: Instances,
+        whole: list[Passing] | None = None,
+        joint: bool = True,
+    ) -> None:
+        self.model, self.config, self.instances = model, config, instances
+        self._whole, self._joint = whole, joint
+        self._plans: dict[tuple[int, bool], tuple[Tile, list[_Step]]] = {}
+
+    def do(self, edge: Tensor | None = None, node: Tensor | None = None) -> Tensor:
+        """Probability of each instance's class in K worlds, [K, B].
+
+        Args:
+            edge: weight of each edge's messages, [K, E]; None leaves them.
+            node: factor of each node's features, [K, N, 1] or [K, N, F]; None leaves them.
+        """
+        worlds = next((len(w) for w in (edge, node) if w is not None), 1)
+        size = worlds if self._joint else 1
+        parts = [
+            self._do(
+                None if edge is None else edge[start : start + size],
+                None if node is None else node[start : start + size],
+                min(size, worlds - start),
+            )
+            for start in range(0, worlds, size)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def select(self, which: Tensor) -> Scm:
+        """The causal model of the instances ``which``."""
+        return Scm(self.model, self.config, self.instances.select(which), self._whole, self._joint)
+
+    @property
+    def batches(self) -> bool:
+        """Whether several instances may share a forward pass."""
+        return self._joint
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating type of features, else of the model."""
+        tensors = [self.instances.x, *self.model.parameters()]
+        return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
+
+    def require_dependence(self, edges: bool, nodes: bool) -> None:
+        """Raise unless the output depends on what is to be masked."""
+        instances = self.instances
+        if edges and not layers(self.model):
+            raise ModelError(
+                f"The model must pass messages over edges by torch_geometric.nn.MessagePassing layers "
+                f"(found none in {type(self.model).__name__}). Explain features only: edge_mask_type=None."
+            )
+        if nodes and not instances.x.is_floating_point():
+            raise ModelError(
+                f"A node mask scales features, so x must be floating (got {instances.x.dtype}). "
+                "Explain edges only: node_mask_type=None."
+            )
+        edge = torch.ones(1, instances.num_edges, dtype=self.dtype, device=instances.x.device, requires_grad=True)
+        node = torch.ones(1, instances.num_nodes, 1, dtype=self.dtype, device=instances.x.device, requires_grad=True)
+        with torch.enable_grad():
+            p = self.do(edge if edges else None, node if nodes else None).sum()
+        asked = {"edges": edge} if edges and instances.num_edges else {}
+        asked |= {"features": node} if nodes else {}
+        for name, weight in asked.items():
+            found = torch.autograd.grad(p, weight, allow_unused=True, retain_graph=True)[0] if p.requires_grad else None
+            if found is None:
+                argument = "edge_mask_type" if name == "edges" else "node_mask_type"
+                raise ModelError(
+                    f"The model's output must depend on the {name} that are to be masked (it does not, for the explained "
+                    f"rows). Leave them out with {argument}=None, or check what the model does with them."
+                )
+
+    def _do(self, edge: Tensor | None, node: Tensor | None, worlds: int) -> Tensor:
+        tile, steps = self._plan(worlds, share=node is None and self._whole is not None and self.instances.shareable)
+        inputs = tile.inputs
+        if node is not None:
+            inputs = replace(inputs, x=(self.instances.x * node).flatten(0, 1))
+        weights = None if edge is None else torch.cat([edge.flatten(), edge.new_ones(1)])
+        return self._read(self._run(inputs, steps, weights)[tile.rows])
+
+    def _read(self, output: Tensor) -> Tensor:
+        """Mean probability over the rows of each instance, [K, B]."""
+        instances = self.instances
+        p = probability(output, instances.target, self.config)  # [K, R]
+        if p.size(1) == len(instances):
+            return p
+        total = p.new_zeros(len(p), len(instances)).index_add(1, instances.row_owner, p)
+        return total / instances.row_ptr.diff()
+
+    def _run(self, inputs: Inputs, steps: list[_Step], weights: Tensor | None) -> Tensor:
+        number, current = 0, steps[0] if steps else None
+
+        def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> tuple[Any, ...]:
+            nonlocal number, current
+            current, number = steps[number], number + 1
+            _, size, kwargs = args
+            cut = {k: kwargs[k][current.keep] for k in current.cut}
+            return current.edge_index, size, {**kwargs, **cut, **current.constant}
+
+        def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
+            if weights is None or current is None or current.weight is None:
+                return None
+            axis = layer.node_dim % message.dim()
+            weight = weights.index_select(0, current.weight)
+            return message * weight.view([-1 if d == axis else 1 for d in range(message.dim())])
+
+        with hooked(self.model, on_propagate, on_message):
+            return call(self.model, inputs, self.config)
+
+    def _plan(self, worlds: int, share: bool) -> tuple[Tile, list[_Step]]:
+        key = worlds, share
+        if key not in self._plans:
+            tile = self.instances.tile(worlds, leaf=len(self._whole or ()) if share else None)
+            _, passings = trace(self.model, tile.inputs, self.config)
+            steps = [self._step(c, p, tile, worlds, len(passings)) for c, p in enumerate(passings)]
+            self._plans = {key: (tile, steps)}
+        return self._plans[key]
+
+    def _step(self, number: int, passing: Passing, tile: Tile, worlds: int, total: int) -> _Step:
+        reaches = tile.hops[passing.edge_index[passing.receiver]] <= total - 1 - number
+        keep = None if bool(reaches.all()) else reaches.nonzero().flatten()
+        edge = passing.edge if keep is None else passing.edge[keep]
+        edge_index = passing.edge_index if keep is None else passing.edge_index[:, keep]
+        constant = self._constants(number, edge, tile.node_id[edge_index[0]])
+        own = worlds * self.instances.num_edges  # the weight of a layer's own self-loops is the last, 1
+        return _Step(
+            edge_index=edge_index,
+            weight=torch.where(edge < 0, own, edge) if passing.weighted else None,
+            keep=keep,
+            cut=() if keep is None else tuple(k for k in passing.per_edge if k not in constant),
+            constant=constant,
+        )
+
+    def _constants(self, number: int, edge: Tensor, sender: Tensor) -> dict[str, Tensor]:
+        """What this step's layer derives from the graph alone, read off the whole graph.
+
+        Args:
+            number: which step.
+            edge: edge of each message, -1 for the layer's own self-loops, [M].
+            sender: the caller's number of each message's sender, [M].
+        """
+        if self._whole is None:
+            return {}
+        there, instances = self._whole[number], self.instances
+        edges, nodes = instances.total[0].tolist()
+        own = there.edge < 0
+        of_edge = _where(there.edge, edges)
+        of_loop = _where(torch.where(own, there.edge_index[0], -1), nodes)
+        edge_id = instances.edge_id[edge % max(instances.num_edges, 1)] if instances.num_edges else sender
+        place = torch.where(edge < 0, of_loop[sender], of_edge[edge_id] if edges else -1)
+        return {name: value[place] for name, value in there.constant.items()}
+
+
+def _where(items: Tensor, size: int) -> Tensor:
+    """Position of each number below ``size`` in ``items``; -1 if it is not there."""
+    place = torch.full((size,), -1, dtype=torch.long, device=items.device)
+    there = (items >= 0).nonzero().flatten()
+    place[items[there]] = there
+    return place
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def close(a: Tensor, b: Tensor) -> Tensor:
+    """Row by row, whether two outputs agree up to rounding."""
+    scale = torch.finfo(a.dtype).eps ** 0.5 * (1 + b.abs())
+    return ((a - b).abs() <= scale).flatten(1).all(1) if a.dim() > 1 else (a - b).abs() <= scale
