@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import ExplainerAlgorithm, Explanation
-from torch_geometric.explain.config import ExplanationType, MaskType, ModelMode
+from torch_geometric.explain.config import ModelMode
 
 from nseg import objective as obj
 from nseg.errors import SettingsError, UnsupportedError
@@ -58,7 +58,7 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         config = self.explainer_config
         return Space(instances, config.edge_mask_type is not None, config.node_mask_type, self.settings.undirected)
 
-    @torch.enable_grad()  # type: ignore[untyped-decorator]
+    @torch.enable_grad()
     def forward(
         self, model: torch.nn.Module, x: Tensor, edge_index: Tensor, *, target: Tensor, index: Any = None, **kwargs: Any
     ) -> Explanation:
@@ -174,7 +174,10 @@ def explanation(answer: Answer, number: int, edge_id: Tensor, node_id: Tensor, s
     p_factual, p_complement = answer.hard[:, number]
     soft_factual, soft_complement = answer.soft[:, number]
     found = Explanation(node_mask=on_nodes(answer.node), edge_mask=on_edges(answer.edge))
+    reached = torch.zeros(edge_id.numel(), dtype=torch.bool, device=edge_id.device)
+    reached[edge_at] = True
     fields = {
+        "reached": reached,
         "hard_node_mask": on_nodes(answer.hard_node),
         "hard_edge_mask": on_edges(answer.hard_edge),
         "p_factual": float(p_factual),

@@ -13,7 +13,7 @@ from nseg.scm import Scm
 from nseg.search import Settings, Solution, Space, evaluate
 
 FINE = 32  # every prefix up to this length is looked at, and this many longer ones; the winner's surroundings then again
-MEMBERS_AT_ONCE = 1 << 17  # nodes and edges of all worlds in one forward pass
+MEMBERS_AT_ONCE = 1 << 16  # nodes and edges of all worlds in one forward pass
 
 
 def above(mask: Tensor, threshold: float) -> Tensor:
@@ -66,9 +66,7 @@ def harden(scm: Scm, space: Space, solution: Solution, settings: Settings) -> tu
 
 
 @torch.no_grad()
-def best_prefix(
-    scm: Scm, space: Space, solution: Solution, settings: Settings
-) -> tuple[Tensor | None, Tensor | None]:
+def best_prefix(scm: Scm, space: Space, solution: Solution, settings: Settings) -> tuple[Tensor | None, Tensor | None]:
     """The smallest prefix of each instance's ranking whose objective is within ``tolerance`` of the best prefix.
 
     Edges and nodes are ranked together by their weight. Up to 64 elements every prefix is evaluated; of a longer ranking
@@ -124,14 +122,14 @@ class _Prefixes:
         """Length of the chosen prefix of each instance, [B]."""
         lengths = _grid(torch.zeros_like(elements), elements)  # [T, B]
         value = self._value(lengths)
-        best = value.amax(0)
+        best, below = value.amax(0), torch.full_like(elements, -1)  # nothing of length ``below`` or less will do
         while True:
             chosen = (value >= best - self.settings.tolerance).long().argmax(0, keepdim=True)
             upper = lengths.gather(0, chosen).squeeze(0)
-            lower = torch.where(lengths < upper, lengths, -1).amax(0)
-            if bool((upper - lower <= 1).all()):
+            below = torch.maximum(below, torch.where(lengths < upper, lengths, -1).amax(0))
+            if bool((upper - below <= 1).all()):
                 return upper
-            lengths = _grid((lower + 1).clamp_min(0), upper)
+            lengths = _grid(below + 1, upper)
             value = self._value(lengths)
             best = torch.maximum(best, value.amax(0))
 
@@ -148,7 +146,7 @@ class _Prefixes:
             block = lengths[torch.arange(start, start + at_once, device=lengths.device).clamp(max=len(lengths) - 1)]
             kept = (self.rank < block[:, self.owner]).to(scm.dtype)  # [P, n]
             edge = kept[:, :edges] if space.edges else None
-            node = kept[:, edges:].unflatten(1, (-1, space.node_width)) if space.nodes else None
+            node = kept[:, edges:].view(len(kept), -1, space.node_width) if space.nodes else None
             values.append(climb(*evaluate(scm, space, edge, node, split)))
         return torch.cat(values)[: len(lengths)]
 

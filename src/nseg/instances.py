@@ -18,8 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nseg.errors import InputError
-
 
 class Role(Enum):
     """What the entries of a model argument stand for, hence how it is cut and packed."""
@@ -291,6 +289,11 @@ class Instances:
         )
         rows = place[:, self.row] if self.outputs is Role.NODE else self.row + world * self.count(self.outputs)
         return Tile(inputs, rows, self.hops[node], self.node_id[node])
+
+    def without_edges(self, inputs: Inputs) -> Inputs:
+        """A tile's arguments with all edges taken out."""
+        kwargs = {k: v[:0] if self.roles[k] is Role.EDGE else v for k, v in inputs.kwargs.items()}
+        return Inputs(inputs.x, inputs.edge_index[:, :0], kwargs)
 
     def members(self, role: Role, number: int) -> slice:
         """Where the nodes, edges, graphs or pairs of one instance stand."""

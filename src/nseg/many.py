@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from nseg.explainer import Answer, BatchedAlgorithm, explanation
 from nseg.instances import Inputs, Instances, Role, whole
 from nseg.scm import Scm, accepts, borrowed, call
 from nseg.search import evaluate
-from nseg.source import Source, checked_classes, checked_index, checked_inputs, together
+from nseg.source import Source, checked_classes, checked_index, checked_inputs, settled, together
 
 BUDGET = 256 * 2**20
 """Bytes of memory that a search uses at once by default."""
@@ -57,7 +58,8 @@ def explain_many(
 
     Returns:
         An ``Explanation`` per instance on its computation graph: the smallest graph on which the model alone gives the
-        whole graph's output. ``edge_id`` and ``node_id`` point into the caller's graph, ``output_id`` names the output.
+        whole graph's output. ``edge_id`` and ``node_id`` point into the caller's graph, ``output_id`` names the output,
+        ``reached`` marks the edges over which messages can reach it (the others are there for normalisation only).
     """
     level = explainer.model_config.task_level
     if isinstance(data, Batch) and level is ModelTaskLevel.graph:
@@ -123,7 +125,7 @@ class _Run:
             here, row, classes_here, classes = row[:size], row[size:], classes[:size], classes[size:]
             answers = self._answers(source, here, classes_here, target, advance)
             written: dict[int, Explanation] = {}
-            for which, instances, output in source.standalone(here, classes_here):
+            for which, (instances, output) in source.standalone(here, classes_here):
                 outputs = instances.ptr[instances.outputs]
                 for b, number in enumerate(which.tolist()):
                     mine = slice(*outputs[b : b + 2].tolist())
@@ -171,7 +173,7 @@ class _Run:
         target = None if targets[0] is None else torch.cat([t for t in targets if t is not None])
         instances = replace(instances, target=checked_classes(output, target, self.config))
         if isinstance(self.algorithm, BatchedAlgorithm):
-            scm = Scm(self.model, self.config, instances, joint=together(self.model, self.config, instances, first))
+            scm = settled(self.model, self.config, instances, output)
             answers: list[Explanation | tuple[Answer, int]] = []
             for part, answer in self._solve(scm, advance):
                 answers += [(answer, place) for place in range(part.numel())]
@@ -200,8 +202,8 @@ class _Run:
             )
         for part in chunks(need, self.budget, len(need) if scm.batches else 1):
             small = scm.select(part.to(scm.instances.x.device))
-            steps = max(algorithm.settings.steps, 1)
-            yield part, algorithm.answer(small, algorithm.space(small.instances), lambda: advance(len(part) / steps))
+            tick = partial(advance, len(part) / max(algorithm.settings.steps, 1))
+            yield part, algorithm.answer(small, algorithm.space(small.instances), tick)
 
     def _call(self, inputs: Inputs, row: int | None, target: Tensor | None, advance: Advance) -> Explanation:
         """One call of an algorithm that cannot batch."""
@@ -210,7 +212,7 @@ class _Run:
         advance(1)
         return found
 
-    # --- in and out ----------------------------------------------------------------------------------------------------------
+    # --- in and out ------------------------------------------------------------------------------------------------------
 
     def _inputs(self, data: Data, kwargs: dict[str, Any]) -> Inputs:
         names = [k for k in data.keys() if k not in ("x", "edge_index", "y") and accepts(self.model, k)]  # noqa: SIM118
@@ -235,15 +237,24 @@ class _Run:
     ) -> Explanation:
         """The explanation of one instance on its own graph, with all that PyG puts into one."""
         inputs, row = instances.alone(b)
-        edge_id, node_id = (instances.edge_id[instances.members(Role.EDGE, b)], instances.node_id[instances.members(Role.NODE, b)])
+        edge_id, node_id = (
+            instances.edge_id[instances.members(Role.EDGE, b)],
+            instances.node_id[instances.members(Role.NODE, b)],
+        )
         if isinstance(answer, Explanation):
-            found = Explanation(**{
-                key: _restricted(answer.get(key), ids, size)
-                for key, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes))
-                if answer.get(key) is not None
-            })
+            found = Explanation(
+                **{
+                    key: _restricted(answer.get(key), ids, size)
+                    for key, ids, size in (
+                        ("edge_mask", edge_id, answer.num_edges),
+                        ("node_mask", node_id, answer.num_nodes),
+                    )
+                    if answer.get(key) is not None
+                }
+            )
         else:
-            found = explanation(*answer, edge_id, node_id, self.algorithm.settings)
+            batch, place = answer
+            found = explanation(batch, place, edge_id, node_id, self.algorithm.settings)
         found._model_config, found._model_args = self.config, list(inputs.kwargs)
         found.prediction = output if not self.phenomenon else None
         found.target = self.explainer.get_target(output) if target is None else target
@@ -295,7 +306,9 @@ def _bytes_kept(algorithm: BatchedAlgorithm, scm: Scm) -> int:
         return tensor
 
     device = scm.instances.x.device
-    edge = torch.ones(1, space.edge_owner.numel(), dtype=scm.dtype, device=device, requires_grad=True) if space.edges else None
+    edge = (
+        torch.ones(1, space.edge_owner.numel(), dtype=scm.dtype, device=device, requires_grad=True) if space.edges else None
+    )
     node = (
         torch.ones(1, space.node_owner.numel(), space.node_width, dtype=scm.dtype, device=device, requires_grad=True)
         if space.nodes

@@ -45,7 +45,7 @@ def pn_bound(p_factual: Tensor, p_complement: Tensor) -> Tensor:
 
 
 def ps_bound(p_factual: Tensor, p_complement: Tensor) -> Tensor:
-    r"""Lower bound of the PS, :math:`\max\{0,\, 1 - (1 - p_\xi) / (1 - p_{\xi^c})\}` (Prop. 3); 0 where :math:`p_{\xi^c} = 1`.
+    r"""Lower bound of the PS, :math:`\max\{0,\, 1 - (1 - p_\xi) / (1 - p_{\xi^c})\}` (Prop. 3); 0 where there is no room.
 
     >>> ps_bound(torch.tensor([0.8, 0.1, 1.0]), torch.tensor([0.2, 0.6, 1.0]))
     tensor([0.7500, 0.0000, 0.0000])
@@ -76,7 +76,7 @@ OBJECTIVES: dict[str, Objective] = {"pns": gap, "pn": necessity, "ps": sufficien
 
 
 def mix(p_events: Tensor, split: Sequence[float]) -> Tensor:
-    r"""Probability in the complement, :math:`\sum_a P_a\, \mathbb{E}[f^{\hat y} \mid a]` over its sub-events (Eqs. 11, 15-17).
+    r"""Probability in the complement, :math:`\sum_a P_a\, \mathbb{E}[f^{\hat y} \mid a]` over its events (Eqs. 11, 15-17).
 
     Args:
         p_events: probability in each sub-event and sample, [..., A, S, B].

@@ -51,11 +51,11 @@ class Settings:
     """
 
     objective: str = "pns"
-    steps: int = 100
-    lr: float = 0.1
-    alpha_e: float = 5e-3
+    steps: int = 50
+    lr: float = 0.2
+    alpha_e: float = 0.02
     beta_e: float = 0.1
-    alpha_f: float = 5e-3
+    alpha_f: float = 0.02
     beta_f: float = 0.1
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
     samples: int = 1
@@ -142,7 +142,8 @@ class Space:
         known, order = forward.sort()
         partner = torch.searchsorted(known, backward).clamp(max=max(known.numel() - 1, 0))
         partner = torch.where(known[partner] == backward, order[partner], place)
-        return torch.unique(torch.minimum(place, partner), return_inverse=True)[1]
+        element: Tensor = torch.unique(torch.minimum(place, partner), return_inverse=True)[1]
+        return element
 
     @cached_property
     def edge_owner(self) -> Tensor:
@@ -160,6 +161,7 @@ class Space:
 
     @property
     def node_width(self) -> int:
+        """Entries per row of the node mask."""
         return 1 if self.nodes is MaskType.object else self.instances.x.size(-1)
 
     @property
@@ -168,6 +170,7 @@ class Space:
         return ((False, False), (False, True), (True, False)) if self.edges and self.nodes else ((False, False),)
 
     def split(self, settings: Settings) -> tuple[float, ...]:
+        """Probability of each of the events."""
         return settings.split if len(self.events) == 3 else (1.0,)
 
     def expand(self, edge: Tensor | None, node: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
@@ -190,6 +193,7 @@ class Noise:
 
     @classmethod
     def of(cls, space: Space, seed: int, dtype: torch.dtype) -> Noise:
+        """The random numbers of a space's elements."""
         keys = instance_keys(space.instances, seed)
         none = keys[:0]
         return cls(
@@ -200,9 +204,11 @@ class Noise:
         )
 
     def for_edges(self, *draw: int) -> Tensor:
+        """Uniform numbers of one draw, [n_e]."""
         return uniform(self.edge, 1, (0, *draw), self.dtype).squeeze(1)
 
     def for_nodes(self, *draw: int) -> Tensor:
+        """Uniform numbers of one draw, [n_n, w]."""
         return uniform(self.node, self.width, (1, *draw), self.dtype)
 
 
@@ -257,8 +263,9 @@ def evaluate(
 ) -> tuple[Tensor, Tensor]:
     """Probability of the class in the factual world and in the complement of each mask, each [P, B]."""
     p = scm.do(*worlds(space, edge, node, law, samples, noise, step))
-    p = p.view(-1, 1 + len(space.events) * samples, p.size(1))
-    return p[:, 0], obj.mix(p[:, 1:].unflatten(1, (-1, samples)), split)
+    events, instances = len(space.events), p.size(1)
+    p = p.view(-1, 1 + events * samples, instances)
+    return p[:, 0], obj.mix(p[:, 1:].reshape(-1, events, samples, instances), split)
 
 
 # --- the loop ----------------------------------------------------------------------------------------------------------
@@ -303,7 +310,7 @@ def search(scm: Scm, space: Space, settings: Settings, tick: Callable[[], object
         loss = -value + _price(space, settings, logits, soft, scale)  # Eq. 19
         if optimiser is not None:
             optimiser.zero_grad()
-            loss.sum().backward()  # a sum, so that instances stay independent
+            loss.sum().backward()  # type: ignore[no-untyped-call] # a sum, so that instances stay independent
             optimiser.step()
         trace.append(value.detach())
         tick()

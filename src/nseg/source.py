@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -106,6 +106,9 @@ def checked_classes(output: Tensor, target: Tensor | None, config: ModelConfig) 
     return target.long()
 
 
+T = TypeVar("T")
+
+
 class Source:
     """One graph (or batch of graphs) as the caller gave it, with what the model says of it.
 
@@ -124,6 +127,7 @@ class Source:
 
     @cached_property
     def neighbours(self) -> Neighbours:
+        """The graph's incoming edges."""
         return Neighbours(self.inputs, self.receivers)
 
     def members(self, row: Tensor) -> float:
@@ -171,35 +175,53 @@ class Source:
     def scms(self, row: Tensor, owner: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Scm]]:
         """Causal models that together hold all instances, with the numbers of those that each holds.
 
-        Each gives the whole graph's probability when nothing is masked; where a cut-out graph does not, the next larger
-        one is tried, and the whole graph last.
+        Each gives the whole graph's probability where nothing is masked.
         """
         if self.outputs is Role.GRAPH:
-            yield torch.zeros(1, dtype=torch.long), self._whole_scm(row, target)
+            yield torch.zeros(1, dtype=torch.long, device=row.device), self._whole_scm(row, target)
             return
         expected = self._mean(probability(self.output[row], target, self.config), owner)
 
-        def make(instances: Instances, hops: int) -> Scm:
-            return Scm(self.model, self.config, instances.core(hops, self.receivers), self.passings)
+        def attempt(instances: Instances, which: Tensor, hops: int) -> tuple[Tensor, Callable[[Tensor], Scm]]:
+            scm = Scm(self.model, self.config, instances.core(hops, self.receivers), self.passings)
+            return scm.settle(expected[which]), scm.select
 
-        def agrees(instances: Instances, which: Tensor, hops: int) -> Tensor:
-            with torch.no_grad():
-                return close(make(instances, hops).do()[0], expected[which])
+        yield from self._ladder(row, owner, target, attempt, self._whole_scm)
 
-        for which, instances, hops in self.ladder(row, owner, target, agrees):
-            if hops is None:
-                mine = owner == int(which)
-                yield which, self._whole_scm(row[mine], target[mine])
-            else:
-                yield which, make(instances, hops)
-
-    def ladder(
-        self, row: Tensor, owner: Tensor, target: Tensor, agrees: Callable[[Instances, Tensor, int], Tensor]
-    ) -> Iterator[tuple[Tensor, Instances, int | None]]:
-        """Cut instances as small as ``agrees`` allows: as many hops as the model takes, one more, the whole graph.
+    def standalone(self, row: Tensor, target: Tensor) -> Iterator[tuple[Tensor, tuple[Instances, Tensor]]]:
+        """Graphs on which the model alone gives the whole graph's output, one instance per row.
 
         Yields:
-            numbers of instances, the instances, and their hops; whole graphs come one by one, with None.
+            numbers of instances, the instances, and the model's output on them.
+        """
+
+        def attempt(
+            instances: Instances, which: Tensor, hops: int
+        ) -> tuple[Tensor, Callable[[Tensor], tuple[Instances, Tensor]]]:
+            with torch.no_grad():
+                output = call(self.model, instances.tile(1).inputs, self.config)
+            good = close(output[instances.row], self.output[row[which]])
+            return good, lambda kept: (instances.select(kept), output[spread(instances.ptr[self.outputs], kept)[0]])
+
+        def last(row: Tensor, target: Tensor) -> tuple[Instances, Tensor]:
+            return whole([self.inputs], self.outputs, [row], [target]), self.output
+
+        yield from self._ladder(row, torch.arange(row.numel(), device=row.device), target, attempt, last)
+
+    def _ladder(
+        self,
+        row: Tensor,
+        owner: Tensor,
+        target: Tensor,
+        attempt: Callable[[Instances, Tensor, int], tuple[Tensor, Callable[[Tensor], T]]],
+        last: Callable[[Tensor, Tensor], T],
+    ) -> Iterator[tuple[Tensor, T]]:
+        """Cut graphs as small as will do: as many hops as the model takes, then one more, then the whole graph.
+
+        Args:
+            row, owner, target: explained rows, their instance, their class.
+            attempt: says for which of the given instances the cut is good, and makes what is yielded of those.
+            last: makes the same of a whole graph.
         """
         pending = torch.unique(owner)
         for hops in (self.hops, self.hops + 1):
@@ -208,37 +230,17 @@ class Source:
             mine = torch.isin(owner, pending)
             place = torch.searchsorted(pending, owner[mine])
             instances = around(self.inputs, self.outputs, row[mine], place, target[mine], self.neighbours, hops)
-            good = agrees(instances, pending, hops)
+            good, made = attempt(instances, pending, hops)
             if bool(good.any()):
-                yield pending[good], instances.select(good.nonzero().flatten()), hops
+                yield pending[good], made(good.nonzero().flatten())
             pending = pending[~good]
         for number in pending.tolist():
             mine = owner == number
-            yield pending.new_tensor([number]), whole([self.inputs], self.outputs, [row[mine]], [target[mine]]), None
+            yield pending.new_tensor([number]), last(row[mine], target[mine])
 
     def _whole_scm(self, row: Tensor, target: Tensor) -> Scm:
         instances = whole([self.inputs], self.outputs, [row], [target]).explained_graphs()
-        joint = together(self.model, self.config, instances, self.output[row])
-        return Scm(self.model, self.config, instances, joint=joint)
-
-    def standalone(self, row: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Instances, Tensor]]:
-        """Graphs on which the model alone gives the whole graph's output, one instance per row.
-
-        Yields:
-            numbers of instances, the instances, and the model's output on them.
-        """
-        owner = torch.arange(row.numel(), device=row.device)
-        outputs: dict[int | None, Tensor] = {None: self.output}
-
-        def agrees(instances: Instances, which: Tensor, hops: int) -> Tensor:
-            with torch.no_grad():
-                output = call(self.model, instances.tile(1).inputs, self.config)
-            good = close(output[instances.row], self.output[row[which]])
-            outputs[hops] = output[spread(instances.ptr[self.outputs], good.nonzero().flatten())[0]]
-            return good
-
-        for which, instances, hops in self.ladder(row, owner, target, agrees):
-            yield which, instances, outputs[hops]
+        return settled(self.model, self.config, instances, self.output[row])
 
     def _mean(self, value: Tensor, owner: Tensor) -> Tensor:
         count = owner.bincount()
@@ -258,3 +260,18 @@ def together(model: nn.Module, config: ModelConfig, instances: Instances, output
         except (IndexError, ValueError, RuntimeError):  # a model that takes one graph only
             return False
     return bool(close(both[0], both[1]).all()) and bool(close(both[0][: len(output)], output).all())
+
+
+def settled(model: nn.Module, config: ModelConfig, instances: Instances, output: Tensor) -> Scm:
+    """The causal model of whole graphs, run in the fastest way that is exact.
+
+    Args:
+        output: what the model says of each explained row when it sees its instance alone.
+    """
+    first = int(instances.row_ptr[1])
+    scm = Scm(model, config, instances, joint=together(model, config, instances, output[:first]))
+    if scm.batches or len(instances) == 1:
+        p = probability(output, instances.target, config)
+        count = instances.row_ptr.diff()
+        scm.settle(p.new_zeros(len(instances)).index_add(0, instances.row_owner, p) / count)
+    return scm

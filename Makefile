@@ -1,0 +1,29 @@
+PYTHON ?= python3
+PIP_FLAGS ?= --quiet --disable-pip-version-check
+BIN = .venv/bin
+JOBS ?= 2
+
+.PHONY: demo test check bench clean
+demo: .venv/ready  ## explain predictions of a trained GNN
+	$(BIN)/nseg demo
+
+test: .venv/ready  ## run all tests and documentation examples
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+
+check: .venv/ready  ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: .venv/ready  ## measure faithfulness and speed; needs NSEG_DATA, see benchmarks/README.md
+	$(BIN)/python benchmarks/authors.py
+	$(BIN)/python benchmarks/speed.py
+
+.venv/ready: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt "torch==2.13.0"
+	$(BIN)/python -m pip install $(PIP_FLAGS) -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv dist build
