@@ -31,6 +31,8 @@ MOST_AT_ONCE = 512  # instances cut out of a graph in one go
 BYTES_PER_MEMBER = 1024  # rough cost of a node or an edge when computation graphs are verified
 OVERHEAD = 2.0  # gradients and temporaries per byte kept for the backward pass
 
+WHOLE = 1 << 30  # hops that only the whole graph holds
+
 Advance = Callable[[float], object]
 
 
@@ -123,9 +125,9 @@ class _Run:
         size = max(1, min(MOST_AT_ONCE, int(self.budget / (source.members(row[:16]) * BYTES_PER_MEMBER))))
         while row.numel():
             here, row, classes_here, classes = row[:size], row[size:], classes[:size], classes[size:]
-            answers = self._answers(source, here, classes_here, target, advance)
+            answers, hops = self._answers(source, here, classes_here, target, advance)
             written: dict[int, Explanation] = {}
-            for which, (instances, output) in source.standalone(here, classes_here):
+            for which, (instances, output) in source.standalone(here, classes_here, hops):
                 outputs = instances.ptr[instances.outputs]
                 for b, number in enumerate(which.tolist()):
                     mine = slice(*outputs[b : b + 2].tolist())
@@ -136,15 +138,20 @@ class _Run:
 
     def _answers(
         self, source: Source, row: Tensor, classes: Tensor, target: Tensor | None, advance: Advance
-    ) -> list[Explanation | tuple[Answer, int]]:
-        """What the algorithm says of each row: a place in a batched answer, or an explanation on the whole graph."""
+    ) -> tuple[list[Explanation | tuple[Answer, int]], Tensor]:
+        """What the algorithm says of each row, and how many hops around it that concerns.
+
+        It is a place in a batched answer, or an explanation on the whole graph.
+        """
+        hops = torch.full_like(row, source.hops)
         if not isinstance(self.algorithm, BatchedAlgorithm):
-            return [self._call(source.inputs, int(r), target, advance) for r in row]
+            return [self._call(source.inputs, int(r), target, advance) for r in row], hops
         found: dict[int, tuple[Answer, int]] = {}
         for which, scm in source.scms(row, torch.arange(row.numel(), device=row.device), classes):
+            hops[which] = WHOLE if scm.hops is None else scm.hops
             for part, answer in self._solve(scm, advance):
                 found.update({number: (answer, place) for place, number in enumerate(which[part].tolist())})
-        return [found[number] for number in range(row.numel())]
+        return [found[number] for number in range(row.numel())], hops
 
     # --- many graphs -----------------------------------------------------------------------------------------------------
 

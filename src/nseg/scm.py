@@ -42,6 +42,7 @@ def borrowed(model: nn.Module) -> Iterator[None]:
     requires_grad = [p.requires_grad for p in parameters]
     contents = [b.detach().clone() for b in buffers]
     caches = [(m, name, value) for m in modules for name, value in vars(m).items() if name.startswith("_cached")]
+    caches += [(m, "cached", True) for m in modules if getattr(m, "cached", None) is True]
     masked = [m for m in modules if isinstance(m, MessagePassing) and m.explain is True]
     cuda = sorted({p.device.index or 0 for p in parameters if p.is_cuda})
     with torch.random.fork_rng(devices=cuda):
@@ -50,7 +51,7 @@ def borrowed(model: nn.Module) -> Iterator[None]:
             for parameter in parameters:
                 parameter.requires_grad_(False)
             for module, name, _ in caches:
-                setattr(module, name, None)
+                setattr(module, name, None if name.startswith("_") else False)
             for layer in masked:
                 layer.explain = None
             yield
@@ -284,6 +285,7 @@ class Scm:
         config: what it returns.
         instances: B instances.
         whole: message passing steps on the whole graph that the instances were cut from, if they were.
+        hops: how far around the explained outputs they were cut; None for whole graphs.
         joint: whether worlds may share a forward pass. A model that mixes the nodes of a batch cannot.
         hollow: whether layers are shown no edges at all, where all they would do with them is known; see :meth:`settle`.
     """
@@ -294,10 +296,11 @@ class Scm:
         config: ModelConfig,
         instances: Instances,
         whole: list[Passing] | None = None,
+        hops: int | None = None,
         joint: bool = True,
         hollow: bool = False,
     ) -> None:
-        self.model, self.config, self.instances = model, config, instances
+        self.model, self.config, self.instances, self.hops = model, config, instances, hops
         self._whole, self._joint, self._hollow = whole, joint, hollow
         self._plans: dict[tuple[int, bool], tuple[Tile, list[_Step]]] = {}
 
@@ -327,7 +330,7 @@ class Scm:
 
     def select(self, which: Tensor) -> Scm:
         """The causal model of the instances ``which``."""
-        return Scm(self.model, self.config, self.instances.select(which), self._whole, self._joint, self._hollow)
+        return Scm(self.model, self.config, self.instances.select(which), self._whole, self.hops, self._joint, self._hollow)
 
     @torch.no_grad()
     def settle(self, expected: Tensor) -> Tensor:
@@ -380,7 +383,7 @@ class Scm:
                 )
 
     def _outcome(self, edge: Tensor | None, node: Tensor | None, worlds: int) -> Tensor:
-        tile, steps = self._plan(worlds, share=node is None and self._whole is not None and self.instances.shareable)
+        tile, steps = self._plan(worlds, share=node is None and self.hops is not None and self.instances.shareable)
         inputs = tile.inputs
         if node is not None:
             inputs = replace(inputs, x=(self.instances.x * node).flatten(0, 1))
@@ -410,7 +413,7 @@ class Scm:
     def _plan(self, worlds: int, share: bool) -> tuple[Tile, list[_Step]]:
         key = worlds, share
         if key not in self._plans:
-            tile = self.instances.tile(worlds, leaf=len(self._whole or ()) if share else None)
+            tile = self.instances.tile(worlds, leaf=self.hops if share else None)
             _, passings = trace(self.model, tile.inputs, self.config)
             steps = [self._step(c, p, tile, worlds, len(passings)) for c, p in enumerate(passings)]
             known = all(set(p.per_edge) <= set(s.constant) for p, s in zip(passings, steps, strict=True))

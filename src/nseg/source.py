@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -183,13 +184,19 @@ class Source:
         expected = self._mean(probability(self.output[row], target, self.config), owner)
 
         def attempt(instances: Instances, which: Tensor, hops: int) -> tuple[Tensor, Callable[[Tensor], Scm]]:
-            scm = Scm(self.model, self.config, instances.core(hops, self.receivers), self.passings)
+            scm = Scm(self.model, self.config, instances.core(hops, self.receivers), self.passings, hops)
             return scm.settle(expected[which]), scm.select
 
         yield from self._ladder(row, owner, target, attempt, self._whole_scm)
 
-    def standalone(self, row: Tensor, target: Tensor) -> Iterator[tuple[Tensor, tuple[Instances, Tensor]]]:
+    def standalone(
+        self, row: Tensor, target: Tensor, least: Tensor
+    ) -> Iterator[tuple[Tensor, tuple[Instances, Tensor]]]:
         """Graphs on which the model alone gives the whole graph's output, one instance per row.
+
+        Args:
+            row, target: explained rows and their class.
+            least: hops that the graph of each must hold.
 
         Yields:
             numbers of instances, the instances, and the model's output on them.
@@ -200,7 +207,7 @@ class Source:
         ) -> tuple[Tensor, Callable[[Tensor], tuple[Instances, Tensor]]]:
             with torch.no_grad():
                 output = call(self.model, instances.tile(1).inputs, self.config)
-            good = close(output[instances.row], self.output[row[which]])
+            good = close(output[instances.row], self.output[row[which]]) & (least[which] <= hops)
             return good, lambda kept: (instances.select(kept), output[spread(instances.ptr[self.outputs], kept)[0]])
 
         def last(row: Tensor, target: Tensor) -> tuple[Instances, Tensor]:
@@ -254,12 +261,15 @@ def together(model: nn.Module, config: ModelConfig, instances: Instances, output
         output: what the model says of the explained rows of the first instance when it sees that alone.
     """
     tile = instances.tile(2)
+    x = tile.inputs.x.clone()
+    other = x[instances.num_nodes :].flip(0)  # a second world with other features must not be noticed in the first
+    x[instances.num_nodes :] = 0.3 - 1.7 * other if x.is_floating_point() else other
     with torch.no_grad():
         try:
-            both = call(model, tile.inputs, config)[tile.rows]  # [2, R, ...]
+            first = call(model, replace(tile.inputs, x=x), config)[tile.rows[0]]
         except (IndexError, ValueError, RuntimeError):  # a model that takes one graph only
             return False
-    return bool(close(both[0], both[1]).all()) and bool(close(both[0][: len(output)], output).all())
+    return bool(close(first[: len(output)], output).all())
 
 
 def settled(model: nn.Module, config: ModelConfig, instances: Instances, output: Tensor) -> Scm:
