@@ -7,7 +7,7 @@ import torch
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.config import ModelConfig
 from torch_geometric.nn import MessagePassing
-from zoo import GRAPH_CONFIG, NODE_CONFIG, NODE_MODELS, Molecule, arguments, explainer, graph, seeded
+from zoo import GRAPH_CONFIG, NODE_CONFIG, NODE_MODELS, Molecule, NoBatch, arguments, explainer, graph, seeded
 
 from nseg import NSEG
 from nseg.instances import Inputs
@@ -41,7 +41,7 @@ def test_all_ones_is_the_untouched_model(name: str, kind: str) -> None:
                 torch.testing.assert_close(p, expected.expand_as(p), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("kind", ("undirected", "directed", "loops", "duplicates"))
+@pytest.mark.parametrize("kind", ["undirected", "directed", "loops", "duplicates"])
 @pytest.mark.parametrize("name", NODE_MODELS)
 def test_a_world_is_what_pyg_predicts_under_the_same_masks(name: str, kind: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(kind=kind)
@@ -60,9 +60,7 @@ def test_a_world_is_what_pyg_predicts_under_the_same_masks(name: str, kind: str)
                     full_edge = torch.rand(data.num_edges, generator=rng).index_copy(
                         0, scm.instances.edge_id[mine], edge[world, mine]
                     )
-                    full_node = torch.ones(data.num_nodes, 4).index_copy(
-                        0, scm.instances.node_id[own], node[world, own]
-                    )
+                    full_node = torch.ones(data.num_nodes, 4).index_copy(0, scm.instances.node_id[own], node[world, own])
                     output = pyg.get_masked_prediction(
                         data.x, data.edge_index, full_node, full_edge, **arguments(model, data)
                     )
@@ -98,9 +96,7 @@ def test_self_loops_that_a_layer_makes_itself_are_not_masked(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat", "transformer", "cheb"])
 def test_gradient_is_the_finite_difference(name: str) -> None:
-    model, data = seeded(NODE_MODELS[name]).double(), graph().apply(
-        lambda t: t.double() if t.is_floating_point() else t
-    )
+    model, data = seeded(NODE_MODELS[name]).double(), graph().apply(lambda t: t.double() if t.is_floating_point() else t)
     with borrowed(model):
         _, parts = scms(model, data, rows=(2, 5))
         ((_, scm),) = parts
@@ -204,7 +200,7 @@ class Failing(torch.nn.Module):
 
 
 def lived_in(model: torch.nn.Module) -> torch.nn.Module:
-    """A model in the middle of somebody's work: training, some parameters frozen, gradients there, one layer in eval mode."""
+    """A model in the middle of somebody's work: training, one parameter frozen, gradients there, one layer in eval mode."""
     model.train()
     parameters = list(model.parameters())
     for parameter in parameters:
@@ -270,25 +266,16 @@ def test_it_works_on_a_model_that_another_explainer_ran_on_or_failed_on() -> Non
 
 
 def test_graphs_share_a_pass_only_if_the_model_lets_them() -> None:
-    from nseg.source import together
     from nseg.instances import Role, whole
+    from nseg.source import together
 
     graphs = [graph(nodes=8, edges=12, seed=s) for s in range(3)]
     config = ModelConfig(**GRAPH_CONFIG)
-    for model, expected in ((seeded(Molecule), True), (seeded(lambda: NoBatch()), False)):
+    for model, expected in ((seeded(Molecule), True), (seeded(NoBatch), False)):
         names = ("batch",) if expected else ()
-        inputs = [
-            Inputs(g.x, g.edge_index, {n: torch.zeros(g.num_nodes, dtype=torch.long) for n in names}) for g in graphs
-        ]
+        inputs = [Inputs(g.x, g.edge_index, {n: torch.zeros(g.num_nodes, dtype=torch.long) for n in names}) for g in graphs]
         zero = torch.zeros(1, dtype=torch.long)
         instances = whole(inputs, Role.GRAPH, [zero] * 3, [zero] * 3)
         with borrowed(model), torch.no_grad():
             alone = model(graphs[0].x, graphs[0].edge_index)
             assert together(model, config, instances, alone) is expected
-
-
-class NoBatch(Molecule):
-    """Takes one graph at a time."""
-
-    def forward(self, x, edge_index):  # type: ignore[no-untyped-def, override]
-        return super().forward(x, edge_index)

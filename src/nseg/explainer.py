@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -102,8 +102,8 @@ class NSEG(BatchedAlgorithm):
     Bound Optimization Approach*. Cost: one forward and backward pass per step over 2 worlds (edges or nodes) or 4 (both)
     of the computation graph, times ``samples``, plus the sweep of the ranking.
 
-    >>> NSEG(objective="ps", steps=50)
-    NSEG(objective='ps', steps=50)
+    >>> NSEG(objective="ps", steps=100)
+    NSEG(objective='ps', steps=100)
     """
 
     def __init__(self, objective: str = "pns", **settings: Any) -> None:
@@ -188,7 +188,7 @@ def explanation(answer: Answer, number: int, edge_id: Tensor, node_id: Tensor, s
         "soft_p_factual": float(soft_factual),
         "soft_p_complement": float(soft_complement),
         "seed": settings.seed,
-        "settings": asdict(settings),
+        "settings": settings.as_plain_data(),
     }
     for name, value in fields.items():
         if value is not None:

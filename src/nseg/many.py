@@ -83,7 +83,8 @@ def explain_many(
 @contextmanager
 def _bar(progress: bool | None) -> Iterator[Callable[[int], Advance]]:
     """A progress bar in instances; calling what it yields with a total gives the function that advances it."""
-    shown = sys.stderr.isatty() if progress is None else progress
+    terminal = sys.stderr.isatty()
+    shown = terminal if progress is None else progress
     columns = (
         TextColumn("explaining"),
         BarColumn(),
@@ -92,7 +93,7 @@ def _bar(progress: bool | None) -> Iterator[Callable[[int], Advance]]:
         TextColumn("left"),
         TimeRemainingColumn(elapsed_when_finished=False),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=True) as bar:
+    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=terminal) as bar:
 
         def start(total: int) -> Advance:
             task = bar.add_task("explaining", total=total)
@@ -111,7 +112,10 @@ class _Run:
         self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
         self.bytes_per_member: float | None = None
         if target is not None and not self.phenomenon:
-            raise InputError("target must be None for explanation_type='model', which explains the model's prediction.")
+            raise InputError(
+                "target must be None for explanation_type='model', which explains the model's prediction (got a target). "
+                "Use explanation_type='phenomenon' to explain given classes."
+            )
 
     # --- nodes and links of one graph ------------------------------------------------------------------------------------
 

@@ -40,6 +40,7 @@ class Settings:
         noise: half-width of the uniform noise in the complement (Eqs. 13, 14).
         law: another law of the complement instead of the paper's noise: a function of (mask, uniform numbers).
         start: logits the search starts from.
+        spread: how far the start is spread around them, in units of 1 / sqrt(m) for m edges (or nodes).
         whole_graph: scale start and mean entropy by the edges and nodes of the whole graph, as the published code does,
             instead of those of the computation graph.
         undirected: give both directions of an edge one weight.
@@ -62,6 +63,7 @@ class Settings:
     noise: float = 0.025
     law: Law | None = None
     start: float = 0.0
+    spread: float = 1.0
     whole_graph: bool = False
     undirected: bool = False
     extract: str = "prefix"
@@ -79,7 +81,7 @@ class Settings:
         _whole_number("seed", self.seed, None)
         if self.k is not None or self.extract == "topk":
             _whole_number("k", self.k, 0)
-        for name in ("lr", "alpha_e", "beta_e", "alpha_f", "beta_f", "noise", "tolerance"):
+        for name in ("lr", "alpha_e", "beta_e", "alpha_f", "beta_f", "noise", "spread", "tolerance"):
             value = getattr(self, name)
             if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
                 raise SettingsError(f"{name} must be a non-negative number (got {value!r}). Try {_default(name)}.")
@@ -89,6 +91,11 @@ class Settings:
             raise SettingsError(
                 f"split must be three non-negative numbers that sum to 1 (got {self.split}). Try (1/3, 1/3, 1/3)."
             )
+
+    def as_plain_data(self) -> dict[str, Any]:
+        """The settings as JSON would keep them."""
+        law = None if self.law is None else repr(self.law)
+        return {**{f.name: getattr(self, f.name) for f in fields(self)}, "split": list(self.split), "law": law}
 
 
 def _among(name: str, value: Any, known: Any) -> None:
@@ -338,13 +345,13 @@ def _scale(space: Space, settings: Settings) -> dict[str, Tensor]:
 
 
 def _start(space: Space, settings: Settings, noise: Noise, scale: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Logits uniform in ``start`` +- 1 / sqrt(m)."""
+    """Logits uniform in ``start`` +- ``spread`` / sqrt(m)."""
     logits = {}
     if space.edges:
-        reach = scale["edge"][space.edge_owner].to(noise.dtype).rsqrt()
+        reach = settings.spread * scale["edge"][space.edge_owner].to(noise.dtype).rsqrt()
         logits["edge"] = settings.start + reach * (2 * noise.for_edges(-1) - 1)
     if space.nodes:
-        reach = scale["node"][space.node_owner].to(noise.dtype).rsqrt().unsqueeze(1)
+        reach = settings.spread * scale["node"][space.node_owner].to(noise.dtype).rsqrt().unsqueeze(1)
         logits["node"] = settings.start + reach * (2 * noise.for_nodes(-1) - 1)
     return {kind: value.requires_grad_() for kind, value in logits.items()}
 

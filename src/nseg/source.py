@@ -109,6 +109,9 @@ def checked_classes(output: Tensor, target: Tensor | None, config: ModelConfig) 
 
 T = TypeVar("T")
 
+CANNOT_BE_CUT = (IndexError, RuntimeError, ValueError)
+"""What a model may raise that takes no other graph than its own, e.g. because it has a parameter per node."""
+
 
 class Source:
     """One graph (or batch of graphs) as the caller gave it, with what the model says of it.
@@ -185,13 +188,14 @@ class Source:
 
         def attempt(instances: Instances, which: Tensor, hops: int) -> tuple[Tensor, Callable[[Tensor], Scm]]:
             scm = Scm(self.model, self.config, instances.core(hops, self.receivers), self.passings, hops)
-            return scm.settle(expected[which]), scm.select
+            try:
+                return scm.settle(expected[which]), scm.select
+            except CANNOT_BE_CUT:
+                return torch.zeros_like(which, dtype=torch.bool), scm.select
 
         yield from self._ladder(row, owner, target, attempt, self._whole_scm)
 
-    def standalone(
-        self, row: Tensor, target: Tensor, least: Tensor
-    ) -> Iterator[tuple[Tensor, tuple[Instances, Tensor]]]:
+    def standalone(self, row: Tensor, target: Tensor, least: Tensor) -> Iterator[tuple[Tensor, tuple[Instances, Tensor]]]:
         """Graphs on which the model alone gives the whole graph's output, one instance per row.
 
         Args:
@@ -205,8 +209,11 @@ class Source:
         def attempt(
             instances: Instances, which: Tensor, hops: int
         ) -> tuple[Tensor, Callable[[Tensor], tuple[Instances, Tensor]]]:
-            with torch.no_grad():
-                output = call(self.model, instances.tile(1).inputs, self.config)
+            try:
+                with torch.no_grad():
+                    output = call(self.model, instances.tile(1).inputs, self.config)
+            except CANNOT_BE_CUT:
+                return torch.zeros_like(which, dtype=torch.bool), lambda _: (instances, self.output)
             good = close(output[instances.row], self.output[row[which]]) & (least[which] <= hops)
             return good, lambda kept: (instances.select(kept), output[spread(instances.ptr[self.outputs], kept)[0]])
 
@@ -267,7 +274,7 @@ def together(model: nn.Module, config: ModelConfig, instances: Instances, output
     with torch.no_grad():
         try:
             first = call(model, replace(tile.inputs, x=x), config)[tile.rows[0]]
-        except (IndexError, ValueError, RuntimeError):  # a model that takes one graph only
+        except CANNOT_BE_CUT:
             return False
     return bool(close(first[: len(output)], output).all())
 

@@ -1,0 +1,204 @@
+"""Batch = loop: each answer equals the one the instance gets alone, with noise on, in any chunking and any order."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch_geometric.data import Batch, Data
+from torch_geometric.explain import DummyExplainer, Explanation, GNNExplainer
+from zoo import (
+    GRAPH_CONFIG,
+    LINK_CONFIG,
+    NODE_CONFIG,
+    NODE_MODELS,
+    EdgeClassifier,
+    Link,
+    Molecule,
+    NoBatch,
+    arguments,
+    explainer,
+    graph,
+    seeded,
+)
+
+from nseg import NSEG, explain_many
+
+MASKS = {
+    "e": {"edge_mask_type": "object"},
+    "f": {"node_mask_type": "object"},
+    "ef": {"edge_mask_type": "object", "node_mask_type": "object"},
+    "attributes": {"edge_mask_type": "object", "node_mask_type": "attributes"},
+    "common": {"node_mask_type": "common_attributes"},
+}
+TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
+NOISY = {"steps": 8, "samples": 2, "noise": 0.2}
+
+
+def agree(one: Explanation, full: Explanation) -> None:
+    """An explanation on a computation graph, and one on the whole graph, are the same."""
+    if one.get("edge_mask") is not None:
+        torch.testing.assert_close(one.edge_mask, full.edge_mask[one.edge_id], **TOLERANCE)
+        outside = torch.ones(full.edge_mask.numel(), dtype=torch.bool)
+        outside[one.edge_id] = False
+        assert not full.edge_mask[outside].any()
+    if one.get("node_mask") is not None:
+        node = full.node_mask if full.node_mask.size(0) == 1 else full.node_mask[one.node_id]
+        torch.testing.assert_close(one.node_mask, node, **TOLERANCE)
+    for key in ("soft_p_factual", "soft_p_complement"):
+        assert one[key] == pytest.approx(full[key], abs=1e-4)
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("name", NODE_MODELS)
+def test_nodes_together_are_nodes_alone(name: str, masks: str) -> None:
+    model, data = seeded(NODE_MODELS[name]), graph()
+    explain = explainer(model, NSEG(**NOISY, seed=3), **MASKS[masks])
+    rows = [5, 0, 11, 7, 5]
+    kwargs = arguments(model, data)
+    found = explain_many(explain, data, rows, **kwargs)
+    assert [one.output_id for one in found] == rows
+    for one in found:
+        agree(one, explain(data.x, data.edge_index, index=one.output_id, **kwargs))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_any_chunking_and_any_order(draw) -> None:
+    name = draw.draw(st.sampled_from(["gcn", "gin", "gat", "sage", "transformer", "tag"]))
+    kind = draw.draw(st.sampled_from(["undirected", "directed", "loops", "duplicates"]))
+    data = graph(nodes=15, edges=draw.draw(st.integers(0, 40)), seed=draw.draw(st.integers(0, 99)), kind=kind)
+    masks = draw.draw(st.sampled_from(sorted(MASKS)))
+    model = seeded(NODE_MODELS[name])
+    explain = explainer(model, NSEG(**NOISY), **MASKS[masks])
+    rows = draw.draw(st.permutations(range(15)))
+    budget = draw.draw(st.sampled_from([600_000, 1_200_000, 2**28]))
+    whole = {one.output_id: one for one in explain_many(explain, data, range(15))}
+    for one in explain_many(explain, data, rows, budget=budget):
+        other = whole[one.output_id]
+        assert torch.equal(one.edge_id, other.edge_id)
+        for key in ("edge_mask", "node_mask"):
+            if one.get(key) is not None:
+                torch.testing.assert_close(one[key], other[key], **TOLERANCE)
+        assert one.soft_p_factual == pytest.approx(other.soft_p_factual, abs=1e-4)
+
+
+def graphs(count: int = 7) -> list[Data]:
+    return [graph(nodes=5 + s, edges=9, seed=s, kind="undirected" if s else "empty") for s in range(count)]
+
+
+@pytest.mark.parametrize("masks", MASKS)
+@pytest.mark.parametrize("make", [Molecule, NoBatch], ids=["batched model", "one graph at a time"])
+def test_graphs_together_are_graphs_alone(make, masks: str) -> None:
+    model, some = seeded(make), graphs()
+    explain = explainer(model, NSEG(**NOISY), GRAPH_CONFIG, **MASKS[masks])
+    found = explain_many(explain, some)
+    backwards = explain_many(explain, some[::-1], budget=400_000)[::-1]
+    picked = explain_many(explain, some, index=[4, 2])
+    assert [one.output_id for one in picked] == [4, 2]
+    for number, one in enumerate(found):
+        agree(one, explain(some[number].x, some[number].edge_index))
+        agree(backwards[number], explain(some[number].x, some[number].edge_index))
+    agree(picked[0], explain(some[4].x, some[4].edge_index))
+    if make is Molecule:  # a batch of graphs, of which one is explained, and a batch given to explain_many
+        batch = Batch.from_data_list(some)
+        full = explain(batch.x, batch.edge_index, batch=batch.batch, index=3)
+        own = batch.batch == 3
+        if full.get("edge_mask") is not None:
+            mine = own[batch.edge_index[0]]
+            torch.testing.assert_close(full.edge_mask[mine], found[3].edge_mask, **TOLERANCE)
+            assert not full.edge_mask[~mine].any()
+        again = explain_many(explain, batch)
+        assert again[3].p_factual == pytest.approx(found[3].p_factual, abs=1e-5)
+
+
+@pytest.mark.parametrize("masks", MASKS)
+def test_links_together_are_links_alone(masks: str) -> None:
+    model, data = seeded(Link), graph()
+    pairs = torch.tensor([[0, 3, 7, 5], [2, 9, 7, 11]])
+    explain = explainer(model, NSEG(**NOISY), LINK_CONFIG, **MASKS[masks])
+    found = explain_many(explain, data, [2, 0, 3], edge_label_index=pairs)
+    assert [one.output_id for one in found] == [2, 0, 3]
+    for one in found:
+        agree(one, explain(data.x, data.edge_index, index=one.output_id, edge_label_index=pairs))
+
+
+def test_edges_of_the_graph_can_be_explained_as_outputs() -> None:
+    model, data = seeded(EdgeClassifier), graph(kind="directed")
+    config = {**NODE_CONFIG, "task_level": "edge"}
+    explain = explainer(model, NSEG(**NOISY), config)
+    for one in explain_many(explain, data, [4, 17]):
+        agree(one, explain(data.x, data.edge_index, index=one.output_id))
+        assert one.edge_id[one.index].tolist() == [one.output_id]
+
+
+@pytest.mark.parametrize("algorithm", [GNNExplainer(epochs=3), DummyExplainer()])
+def test_algorithms_that_cannot_batch_are_looped(algorithm) -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph()
+    explain = explainer(model, algorithm, edge_mask_type="object", node_mask_type="attributes")
+    torch.manual_seed(0)
+    found = explain_many(explain, data, [5, 2])
+    torch.manual_seed(0)
+    for one in found:
+        full = explain(data.x, data.edge_index, index=one.output_id)
+        torch.testing.assert_close(one.edge_mask, full.edge_mask[one.edge_id])
+        torch.testing.assert_close(one.node_mask, full.node_mask[one.node_id])
+    model, some = seeded(Molecule), graphs(3)
+    explain = explainer(model, algorithm, GRAPH_CONFIG, edge_mask_type="object")
+    assert [one.edge_mask.numel() for one in explain_many(explain, some)] == [g.num_edges for g in some]
+
+
+def test_the_model_alone_gives_its_prediction_on_the_computation_graph() -> None:
+    data = graph(nodes=60, edges=80)
+    for name in NODE_MODELS.keys() - {"gcn, cached"}:  # which takes any graph for the first one it saw
+        model = seeded(NODE_MODELS[name])
+        explain = explainer(model, NSEG(steps=1))
+        kwargs = arguments(model, data)
+        with torch.no_grad():
+            full = model(data.x, data.edge_index, **kwargs)
+        for one in explain_many(explain, data, [3, 40], **kwargs):
+            extra = {k: one[k] for k in one._model_args}
+            with torch.no_grad():
+                here = model(one.x, one.edge_index, **extra)
+            torch.testing.assert_close(here[one.index[0]], full[one.output_id], rtol=1e-3, atol=1e-3, msg=name)
+            assert torch.equal(one.prediction.argmax(-1)[one.index], full.argmax(-1)[[one.output_id]])
+            assert torch.equal(one.node_id[one.edge_index], data.edge_index[:, one.edge_id])
+
+
+def test_phenomenon_explains_the_given_class() -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph()
+    explain = explainer(model, NSEG(steps=3), explanation_type="phenomenon", edge_mask_type="object")
+    for found in (explain_many(explain, data, [2, 9]), explain_many(explain, data, [2, 9], target=data.y)):
+        for one in found:
+            assert int(one.target[one.index]) == int(data.y[one.output_id])
+            agree(one, explain(data.x, data.edge_index, index=one.output_id, target=data.y))
+    other = explain_many(explain, data, [2], target=(data.y + 1) % 3)[0]
+    assert other.p_factual != pytest.approx(found[0].p_factual, abs=1e-4)
+    some = graphs(3)
+    labelled = [Data(x=g.x, edge_index=g.edge_index, y=torch.tensor([2])) for g in some]
+    molecule = seeded(Molecule)
+    explain = explainer(molecule, NSEG(steps=2), GRAPH_CONFIG, explanation_type="phenomenon", edge_mask_type="object")
+    one = explain_many(explain, labelled)[1]
+    with torch.no_grad():
+        p = molecule(some[1].x, some[1].edge_index).softmax(-1)[0, 2]
+    all_kept = explain_many(
+        explainer(
+            molecule,
+            NSEG(steps=0, extract="threshold", threshold=0.0),
+            GRAPH_CONFIG,
+            explanation_type="phenomenon",
+            edge_mask_type="object",
+        ),
+        labelled,
+    )[1]
+    assert all_kept.p_factual == pytest.approx(float(p), abs=1e-5)
+    assert one.target.tolist() == [2]
+
+
+def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    model, data = seeded(NODE_MODELS["gin"]), graph()
+    explain_many(explainer(model, NSEG(steps=3)), data, [1, 2], progress=True)
+    assert "explaining" in capsys.readouterr().err
+    explain_many(explainer(model, NSEG(steps=3)), data, [1, 2])
+    assert capsys.readouterr().err == ""
