@@ -16,7 +16,7 @@ from nseg.source import Source
 def instances(rows: list[int]):
     data, model = graph(), seeded(NODE_MODELS["gin"])
     with borrowed(model):
-        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, {}))
+        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, {}), True, True)
         row = torch.tensor(rows)
         return next(source.scms(row, torch.arange(len(rows)), source.targets(None, row)))[1].instances
 

@@ -7,11 +7,11 @@ import torch
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.config import ModelConfig
 from torch_geometric.nn import MessagePassing
-from zoo import GRAPH_CONFIG, NODE_CONFIG, NODE_MODELS, Molecule, NoBatch, arguments, explainer, graph, seeded
+from zoo import NODE_CONFIG, NODE_MODELS, arguments, explainer, graph, seeded
 
 from nseg import NSEG
 from nseg.instances import Inputs
-from nseg.scm import Scm, borrowed, probability
+from nseg.scm import PLAIN, Scm, borrowed, probability
 from nseg.source import Source
 
 KINDS = ("undirected", "directed", "loops", "all loops", "duplicates", "empty")
@@ -19,7 +19,7 @@ CONFIG = ModelConfig(**NODE_CONFIG)
 
 
 def scms(model: torch.nn.Module, data, rows=(0, 5, 7)) -> tuple[Source, list[tuple[torch.Tensor, Scm]]]:
-    source = Source(model, CONFIG, Inputs(data.x, data.edge_index, arguments(model, data)))
+    source = Source(model, CONFIG, Inputs(data.x, data.edge_index, arguments(model, data)), True, True)
     row = torch.tensor(rows)
     target = source.targets(None, row)
     return source, list(source.scms(row, torch.arange(len(rows)), target))
@@ -137,7 +137,7 @@ def test_the_worlds_of_a_model_that_mixes_its_batch_are_run_one_by_one() -> None
     with borrowed(model), torch.no_grad():
         _, parts = scms(model, data)
         assert [len(scm.instances) for _, scm in parts] == [1, 1, 1]
-        assert not any(scm.batches for _, scm in parts)
+        assert all(scm.way == PLAIN for _, scm in parts)
         assert all(scm.instances.num_edges == data.num_edges for _, scm in parts)
 
 
@@ -263,19 +263,3 @@ def test_it_works_on_a_model_that_another_explainer_ran_on_or_failed_on() -> Non
     assert torch.equal(found[0].edge_mask, found[1].edge_mask)
     assert torch.equal(found[0].edge_mask, found[2].edge_mask)
     assert all(m.explain is True for m in masked.modules() if isinstance(m, MessagePassing))
-
-
-def test_graphs_share_a_pass_only_if_the_model_lets_them() -> None:
-    from nseg.instances import Role, whole
-    from nseg.source import together
-
-    graphs = [graph(nodes=8, edges=12, seed=s) for s in range(3)]
-    config = ModelConfig(**GRAPH_CONFIG)
-    for model, expected in ((seeded(Molecule), True), (seeded(NoBatch), False)):
-        names = ("batch",) if expected else ()
-        inputs = [Inputs(g.x, g.edge_index, {n: torch.zeros(g.num_nodes, dtype=torch.long) for n in names}) for g in graphs]
-        zero = torch.zeros(1, dtype=torch.long)
-        instances = whole(inputs, Role.GRAPH, [zero] * 3, [zero] * 3)
-        with borrowed(model), torch.no_grad():
-            alone = model(graphs[0].x, graphs[0].edge_index)
-            assert together(model, config, instances, alone) is expected

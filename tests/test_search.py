@@ -59,7 +59,7 @@ def test_the_complement_is_an_expectation_over_the_law() -> None:
     x, edge_index = star([1.0, 1.0])
     model = Planted(0.0)
     with borrowed(model):
-        source = Source(model, ModelConfig(**BINARY), Inputs(x, edge_index, {}))
+        source = Source(model, ModelConfig(**BINARY), Inputs(x, edge_index, {}), True, True)
         ((_, scm),) = source.scms(torch.tensor([0]), torch.tensor([0]), torch.tensor([1]))
         space = Space(scm.instances, True, None)
         noise = Noise.of(space, 0, torch.float)
@@ -127,7 +127,9 @@ def test_the_subgraph_search_is_the_papers_loop_on_the_whole_graph(name: str, ma
     model, data, row = seeded(NODE_MODELS[name]), graph(), 5
     settings = Settings(**{**PAPER["tree-grid", masks], "steps": 12, "objective": objective, "lr": 0.1})
     with borrowed(model):
-        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, arguments(model, data)))
+        source = Source(
+            model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, arguments(model, data)), True, True
+        )
         index = torch.tensor([row])
         ((_, scm),) = source.scms(index, torch.zeros(1, dtype=torch.long), source.targets(None, index))
         some = scm.instances
@@ -180,7 +182,7 @@ def test_the_search_never_beats_enumeration_and_comes_close(objective: str) -> N
         model, data = seeded(NODE_MODELS["gcn"], seed), graph(nodes=14, edges=14, seed=seed)
         config = ModelConfig(**NODE_CONFIG)
         with borrowed(model), torch.no_grad():
-            source = Source(model, config, Inputs(data.x, data.edge_index, {}))
+            source = Source(model, config, Inputs(data.x, data.edge_index, {}), True, True)
             row = torch.tensor([int(data.edge_index[1].mode().values)])
             ((_, scm),) = source.scms(row, torch.zeros(1, dtype=torch.long), source.targets(None, row))
         space = Space(scm.instances, True, None, undirected=True)
@@ -211,7 +213,7 @@ def test_the_best_prefix_is_the_one_found_by_trying_all(nodes: MaskType | None, 
     rows = torch.tensor([0, 3, 5, 9])
     settings = Settings(tolerance=tolerance)
     with borrowed(model), torch.no_grad():
-        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, {}))
+        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, {}), True, True)
         ((_, scm),) = source.scms(rows, torch.arange(4), source.targets(None, rows))
         space = Space(scm.instances, True, nodes)
         keys = torch.arange(10_000)

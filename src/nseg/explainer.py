@@ -11,14 +11,14 @@ import torch
 from torch import Tensor
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import ExplainerAlgorithm, Explanation
-from torch_geometric.explain.config import ModelMode
+from torch_geometric.explain.config import MaskType, ModelMode
 
 from nseg import objective as obj
 from nseg.errors import SettingsError, UnsupportedError
 from nseg.extract import harden
-from nseg.instances import Instances, Role
+from nseg.instances import Instances, Role, opposite
 from nseg.presets import PAPER
-from nseg.scm import Scm, borrowed
+from nseg.scm import Scm, borrowed, uncompiled
 from nseg.search import Settings, Space, evaluate, search
 from nseg.source import Source, checked_inputs
 
@@ -33,6 +33,7 @@ class Answer:
         node, hard_node: soft and hard node masks, [N, w], or [B, F] for common attributes.
         soft: p_factual and p_complement of the soft masks, [2, B].
         hard: the same of the hard masks, [2, B].
+        common: whether node masks are of features common to all nodes.
     """
 
     instances: Instances
@@ -42,6 +43,7 @@ class Answer:
     hard_node: Tensor | None
     soft: Tensor
     hard: Tensor
+    common: bool = False
 
 
 class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
@@ -58,22 +60,26 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         config = self.explainer_config
         return Space(instances, config.edge_mask_type is not None, config.node_mask_type, self.settings.undirected)
 
-    @torch.enable_grad()
     def forward(
         self, model: torch.nn.Module, x: Tensor, edge_index: Tensor, *, target: Tensor, index: Any = None, **kwargs: Any
     ) -> Explanation:
         """Explain the outputs ``index`` by one common mask; called by PyG's ``Explainer``."""
-        inputs = checked_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
-        with borrowed(model):
-            source = Source(model, self.model_config, inputs)
+        model = uncompiled(model)
+        with torch.inference_mode(False), torch.enable_grad(), borrowed(model):
+            inputs = checked_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
+            source = Source(model, self.model_config, inputs, *self.masks)
             row = source.rows(index)
-            owner = torch.zeros_like(row)
-            ((_, scm),) = source.scms(row, owner, source.targets(target, row))
-            space = self.space(scm.instances)
-            scm.require_dependence(space.edges, space.nodes is not None)
-            answer = self.answer(scm, space)
-        everything = torch.arange(inputs.num_edges, device=x.device), torch.arange(inputs.num_nodes, device=x.device)
-        return explanation(answer, 0, *everything, self.settings)
+            ((_, scm),) = source.scms(row, torch.zeros_like(row), source.targets(target, row))
+            scm.require_dependence(*self.masks)
+            answer = self.answer(scm, self.space(scm.instances))
+        edges = torch.arange(inputs.num_edges, device=row.device)
+        nodes = torch.arange(inputs.num_nodes, device=row.device)
+        return explanation(answer, 0, inputs.edge_index, edges, nodes, self.settings)
+
+    @property
+    def masks(self) -> tuple[bool, bool]:
+        """Whether edges and whether nodes are masked."""
+        return self.explainer_config.edge_mask_type is not None, self.explainer_config.node_mask_type is not None
 
     def supports(self) -> bool:
         """Classification at any level, every mask type of PyG; anything else is refused with the reason."""
@@ -145,6 +151,7 @@ class NSEG(BatchedAlgorithm):
             hard_node=node,
             soft=torch.stack([solution.p_factual, solution.p_complement]),
             hard=torch.cat(hard),
+            common=space.nodes is MaskType.common_attributes,
         )
 
     def __repr__(self) -> str:
@@ -153,21 +160,32 @@ class NSEG(BatchedAlgorithm):
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
 
 
-def explanation(answer: Answer, number: int, edge_id: Tensor, node_id: Tensor, settings: Settings) -> Explanation:
-    """One instance's explanation on a graph with the given edges and nodes, each sorted; 0 where the search did not go."""
+def explanation(
+    answer: Answer, number: int, edge_index: Tensor, edge_id: Tensor, node_id: Tensor, settings: Settings
+) -> Explanation:
+    """One instance's explanation on a graph that holds it; 0 where the search did not go.
+
+    Args:
+        answer: answers to several instances.
+        number: which of them.
+        edge_index: the graph, [2, E].
+        edge_id, node_id: the caller's numbers of its edges and nodes, sorted.
+        settings: what made the answer.
+    """
     instances = answer.instances
     edges, nodes = instances.members(Role.EDGE, number), instances.members(Role.NODE, number)
     edge_at = torch.searchsorted(edge_id, instances.edge_id[edges])
     node_at = torch.searchsorted(node_id, instances.node_id[nodes])
-    common = answer.node is not None and answer.node.size(0) == len(instances) != instances.num_nodes
+    way_back = opposite(edge_index, node_id.numel()) if settings.undirected else None
 
     def on_edges(mask: Tensor | None) -> Tensor | None:
         if mask is None:
             return None
-        return mask.new_zeros(edge_id.numel()).index_copy(0, edge_at, mask[edges])
+        full = mask.new_zeros(edge_id.numel()).index_copy(0, edge_at, mask[edges])
+        return full if way_back is None else torch.maximum(full, full[way_back])  # also where no message comes back
 
     def on_nodes(mask: Tensor | None) -> Tensor | None:
-        if mask is None or common:
+        if mask is None or answer.common:
             return None if mask is None else mask[number : number + 1].clone()
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
@@ -197,11 +215,12 @@ def explanation(answer: Answer, number: int, edge_id: Tensor, node_id: Tensor, s
 
 
 class Explainer(PyGExplainer):  # type: ignore[misc]
-    """PyG's ``Explainer``, that also gives the model back as it was when something raises.
+    """PyG's ``Explainer``, that looks at its input first and gives the model back as it was when something raises.
 
     PyG's own leaves the model in evaluation mode, and perhaps masked, if the model or an algorithm fails.
     """
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Explanation:
+    def __call__(self, x: Any, edge_index: Any, *, target: Any = None, index: Any = None, **kwargs: Any) -> Explanation:
+        checked_inputs(self.model, x, edge_index, kwargs, self.model_config.task_level)
         with borrowed(self.model):
-            return super().__call__(*args, **kwargs)
+            return super().__call__(x, edge_index, target=target, index=index, **kwargs)

@@ -13,7 +13,6 @@ from nseg.scm import Scm
 from nseg.search import Settings, Solution, Space, evaluate
 
 FINE = 32  # every prefix up to this length is looked at, and this many longer ones; the winner's surroundings then again
-MEMBERS_AT_ONCE = 1 << 16  # nodes and edges of all worlds in one forward pass
 
 
 def above(mask: Tensor, threshold: float) -> Tensor:
@@ -137,7 +136,7 @@ class _Prefixes:
         """The objective of the prefixes of the given lengths, [T, B]."""
         scm, space = self.scm, self.space
         members = int(scm.instances.sizes.sum()) * (1 + len(space.events))
-        at_once = min(max(1, MEMBERS_AT_ONCE // members), len(lengths))
+        at_once = min(max(1, scm.members_at_once // members), len(lengths))
         edges = space.edge_owner.numel() if space.edges else 0
         climb, split = obj.OBJECTIVES[self.settings.objective], space.split(self.settings)
         values = []

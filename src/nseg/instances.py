@@ -34,11 +34,17 @@ class Role(Enum):
 
 @dataclass(frozen=True)
 class Inputs:
-    """What the caller gives the model: ``model(x, edge_index, **kwargs)``."""
+    """What the caller gives the model: ``model(x, edge_index, **kwargs)``.
+
+    Args:
+        x, edge_index, kwargs: as the model takes them.
+        pairs_name: which argument holds the pairs of nodes that a link model scores, if one does.
+    """
 
     x: Tensor
     edge_index: Tensor
     kwargs: Mapping[str, Any]
+    pairs_name: str | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -56,38 +62,52 @@ class Inputs:
     @property
     def pairs(self) -> Tensor | None:
         """The pairs of nodes that a link model scores, [2, P]."""
-        found = [v for k, v in self.kwargs.items() if _is_pair_index(k, v)]
-        return found[0] if found else None
+        return None if self.pairs_name is None else self.kwargs[self.pairs_name]
 
-    def role(self, name: str) -> Role:
-        """How the argument ``name`` follows the graph, by PyG's conventions on names and sizes."""
+    def roles(self, name: str) -> list[Role]:
+        """What the entries of an argument may stand for, by its name and size, most likely first."""
         value = self.kwargs[name]
         if name == "batch_size":
-            return Role.COUNT
+            return [Role.COUNT]
         if not isinstance(value, Tensor) or value.dim() == 0:
-            return Role.SHARED
+            return [Role.SHARED]
         if name == "batch":
-            return Role.BATCH
-        if _is_pair_index(name, value):
-            return Role.PAIR_INDEX
-        size, pairs = value.size(0), self.pairs
-        if size == self.num_edges and (size != self.num_nodes or "edge" in name):
-            return Role.EDGE
-        if size == self.num_nodes:
-            return Role.NODE
-        if pairs is not None and size == pairs.size(1):
-            return Role.PAIR
-        return Role.GRAPH if "batch" in self.kwargs and size == self.num_graphs else Role.SHARED
+            return [Role.BATCH]
+        if name == self.pairs_name:
+            return [Role.PAIR_INDEX]
+        sizes = {Role.EDGE: self.num_edges, Role.NODE: self.num_nodes, Role.GRAPH: self.num_graphs}
+        if "batch" not in self.kwargs:
+            del sizes[Role.GRAPH]
+        if self.pairs is not None:
+            sizes[Role.PAIR] = self.pairs.size(1)
+        found = [role for role, size in sizes.items() if value.size(0) == size]
+        if "edge" not in name and found[:2] == [Role.EDGE, Role.NODE]:
+            found[:2] = [Role.NODE, Role.EDGE]
+        return [*found, Role.SHARED]
 
 
-def _is_pair_index(name: str, value: Any) -> bool:
-    return (
-        "index" in name
-        and isinstance(value, Tensor)
-        and value.dim() == 2
-        and value.size(0) == 2
-        and not value.is_floating_point()
-    )
+def roles_in(graphs: Sequence[Inputs]) -> dict[str, Role]:
+    """The role of each argument that fits all graphs."""
+    found = {}
+    for name in graphs[0].kwargs:
+        possible = [g.roles(name) for g in graphs]
+        found[name] = next((role for role in possible[0] if all(role in other for other in possible)), Role.SHARED)
+    return found
+
+
+def packable(graphs: Sequence[Inputs]) -> bool:
+    """Whether graphs fit into one union: what they share is the same in all of them."""
+    first = graphs[0]
+    for name, role in roles_in(graphs).items():
+        if role is Role.SHARED and not all(_equal(first.kwargs[name], g.kwargs[name]) for g in graphs):
+            return False
+    return True
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and torch.equal(a, b)
+    return bool(a is b or (type(a) is type(b) and a == b))
 
 
 def spread(ptr: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
@@ -293,7 +313,7 @@ class Instances:
     def without_edges(self, inputs: Inputs) -> Inputs:
         """A tile's arguments with all edges taken out."""
         kwargs = {k: v[:0] if self.roles[k] is Role.EDGE else v for k, v in inputs.kwargs.items()}
-        return Inputs(inputs.x, inputs.edge_index[:, :0], kwargs)
+        return replace(inputs, edge_index=inputs.edge_index[:, :0], kwargs=kwargs)
 
     def members(self, role: Role, number: int) -> slice:
         """Where the nodes, edges, graphs or pairs of one instance stand."""
@@ -382,6 +402,19 @@ def numbered_edges(edge_index: Tensor, size: int) -> Tensor:
     return key * MULTIPLICITY + rank
 
 
+def opposite(edge_index: Tensor, nodes: int) -> Tensor:
+    """The edge that runs the other way, the first of several to the first, [E]; an edge without one is its own.
+
+    >>> opposite(torch.tensor([[0, 1, 0], [1, 0, 2]]), 3)
+    tensor([1, 0, 2])
+    """
+    place = torch.arange(edge_index.size(1), device=edge_index.device)
+    forward, backward = numbered_edges(edge_index, nodes), numbered_edges(edge_index.flip(0), nodes)
+    known, order = forward.sort()
+    partner = torch.searchsorted(known, backward).clamp(max=max(known.numel() - 1, 0))
+    return torch.where(known[partner] == backward, order[partner], place)
+
+
 class Neighbours:
     """Incoming edges of each node (CSR), so that a computation graph costs what it holds, not what the graph holds."""
 
@@ -455,7 +488,7 @@ def around(
         return torch.searchsorted(nodes, (holder * size + node).contiguous())
 
     node_id, edge_owner, edge_id = nodes % size, edges // neighbours.num_edges, edges % neighbours.num_edges
-    roles = {name: inputs.role(name) for name in inputs.kwargs}
+    roles = roles_in([inputs])
     explained: dict[Role, Tensor] = {
         Role.NODE: local(owner, row) if outputs is Role.NODE else row,
         Role.EDGE: torch.searchsorted(edges, owner * neighbours.num_edges + row),
@@ -500,7 +533,7 @@ def around(
 def whole(graphs: Sequence[Inputs], outputs: Role, row: Sequence[Tensor], target: Sequence[Tensor]) -> Instances:
     """Whole graphs, one per instance, with the explained rows of each and their classes."""
     first = graphs[0]
-    roles = {name: first.role(name) for name in first.kwargs}
+    roles = roles_in(graphs)
     device = first.x.device
 
     def per_graph(size: Any) -> Tensor:

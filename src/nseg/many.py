@@ -5,24 +5,23 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
+from numbers import Real
 from typing import Any
 
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, Dataset, HeteroData
 from torch_geometric.explain import Explainer, Explanation
 from torch_geometric.explain.config import ExplanationType, ModelTaskLevel
 
 from nseg.errors import BudgetError, InputError
 from nseg.explainer import Answer, BatchedAlgorithm, explanation
 from nseg.instances import Inputs, Instances, Role, whole
-from nseg.scm import Scm, accepts, borrowed, call
-from nseg.search import evaluate
-from nseg.source import Source, checked_classes, checked_index, checked_inputs, settled, together
+from nseg.scm import Scm, accepts, borrowed, uncompiled
+from nseg.source import Source, checked_classes, checked_index, checked_inputs, graph_scms, prediction
 
 BUDGET = 256 * 2**20
 """Bytes of memory that a search uses at once by default."""
@@ -66,15 +65,20 @@ def explain_many(
     level = explainer.model_config.task_level
     if isinstance(data, Batch) and level is ModelTaskLevel.graph:
         data = data.to_data_list()
+    if isinstance(data, HeteroData):
+        raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use data.to_homogeneous().")
+    if not isinstance(data, Data | Sequence | Dataset):
+        data = list(data)
     if isinstance(data, Data) == (level is ModelTaskLevel.graph):
         raise InputError(
             "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."
             if isinstance(data, Data)
             else f"explain_many at {level.value} level needs one graph (got a sequence). Call it once per graph."
         )
-    if not isinstance(budget, int) or budget <= 0:
+    if isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0:
         raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
-    with borrowed(explainer.model), torch.enable_grad(), _bar(progress) as bar:
+    model = uncompiled(explainer.model)
+    with torch.inference_mode(False), torch.enable_grad(), borrowed(model), _bar(progress) as bar:
         run = _Run(explainer, target, budget, bar)
         found = run.parts(data, index, kwargs) if isinstance(data, Data) else run.graphs(data, index, kwargs)
         return [one.threshold(explainer.threshold_config) for one in found]
@@ -107,21 +111,26 @@ class _Run:
 
     def __init__(self, explainer: Explainer, target: Any, budget: int, bar: Callable[[int], Advance]) -> None:
         self.explainer, self.budget, self.bar = explainer, budget, bar
-        self.model, self.config, self.algorithm = explainer.model, explainer.model_config, explainer.algorithm
+        self.model, self.config, self.algorithm = uncompiled(explainer.model), explainer.model_config, explainer.algorithm
         self.target = target
         self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
-        self.bytes_per_member: float | None = None
+        self.checked = False
         if target is not None and not self.phenomenon:
             raise InputError(
                 "target must be None for explanation_type='model', which explains the model's prediction (got a target). "
                 "Use explanation_type='phenomenon' to explain given classes."
             )
 
+    @property
+    def masks(self) -> tuple[bool, bool]:
+        """Whether edges and whether nodes are masked."""
+        return self.explainer.edge_mask_type is not None, self.explainer.node_mask_type is not None
+
     # --- nodes and links of one graph ------------------------------------------------------------------------------------
 
     def parts(self, data: Data, index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
         inputs = self._inputs(data, kwargs)
-        source = Source(self.model, self.config, inputs)
+        source = Source(self.model, self.config, inputs, *self.masks)
         row = source.rows(index)
         target = self._target(data)
         classes = source.targets(target, row)
@@ -152,7 +161,7 @@ class _Run:
             return [self._call(source.inputs, int(r), target, advance) for r in row], hops
         found: dict[int, tuple[Answer, int]] = {}
         for which, scm in source.scms(row, torch.arange(row.numel(), device=row.device), classes):
-            hops[which] = WHOLE if scm.hops is None else scm.hops
+            hops[which] = WHOLE if scm.way.hops is None else scm.way.hops
             for part, answer in self._solve(scm, advance):
                 found.update({number: (answer, place) for place, number in enumerate(which[part].tolist())})
         return [found[number] for number in range(row.numel())], hops
@@ -172,27 +181,22 @@ class _Run:
 
     def _graphs(self, data: Sequence[Data], numbers: list[int], advance: Advance) -> Iterator[Explanation]:
         inputs = [self._inputs(data[n], {}) for n in numbers]
+        _check_alike(inputs, numbers)
         targets = [self._target(data[n], n) for n in numbers]
-        zero = torch.zeros(1, dtype=torch.long, device=inputs[0].x.device)
-        instances = whole(inputs, Role.GRAPH, [zero] * len(inputs), [zero] * len(inputs))
-        first = Source(self.model, self.config, inputs[0]).output
-        if together(self.model, self.config, instances, first):
-            with torch.no_grad():
-                output = call(self.model, instances.tile(1).inputs, self.config)
-        else:
-            output = torch.cat([Source(self.model, self.config, one).output for one in inputs])
-        target = None if targets[0] is None else torch.cat([t for t in targets if t is not None])
-        instances = replace(instances, target=checked_classes(output, target, self.config))
+        output = torch.cat([prediction(self.model, one, self.config)[:1] for one in inputs])
+        target = None if targets[0] is None else torch.cat([t for t in targets if t is not None]).to(output.device)
+        classes = checked_classes(output, target, self.config)
+        answers: dict[int, Explanation | tuple[Answer, int]] = {}
         if isinstance(self.algorithm, BatchedAlgorithm):
-            scm = settled(self.model, self.config, instances, output)
-            answers: list[Explanation | tuple[Answer, int]] = []
-            for part, answer in self._solve(scm, advance):
-                answers += [(answer, place) for place in range(part.numel())]
+            for which, scm in graph_scms(self.model, self.config, inputs, output, classes, *self.masks):
+                for part, answer in self._solve(scm, advance):
+                    answers.update({n: (answer, place) for place, n in enumerate(which[part].tolist())})
         else:
-            answers = [self._call(one, None, t, advance) for one, t in zip(inputs, targets, strict=True)]
-        for b, number in enumerate(numbers):
-            found = self._write(instances, b, output[b : b + 1], answers[b], targets[b])
-            found.output_id = number
+            answers = {n: self._call(one, None, targets[n], advance) for n, one in enumerate(inputs)}
+        for n, one in enumerate(inputs):
+            alone = whole([one], Role.GRAPH, [torch.zeros_like(classes[:1])], [classes[n : n + 1]])
+            found = self._write(alone, 0, output[n : n + 1], answers[n], targets[n])
+            found.output_id = numbers[n]
             yield found
 
     # --- one chunk ---------------------------------------------------------------------------------------------------------
@@ -200,18 +204,22 @@ class _Run:
     def _solve(self, scm: Scm, advance: Advance) -> Iterator[tuple[Tensor, Answer]]:
         """Batched answers that together hold all instances, with the numbers of those that each holds, in order."""
         algorithm = self.algorithm
-        if self.bytes_per_member is None:
-            few = scm.select(torch.arange(min(4, len(scm.instances)) if scm.batches else 1, device=scm.instances.x.device))
-            space = algorithm.space(few.instances)
-            few.require_dependence(space.edges, space.nodes is not None)
-            self.bytes_per_member = OVERHEAD * _bytes_kept(algorithm, few) / int(few.instances.sizes.sum())
-        need = scm.instances.sizes * self.bytes_per_member
+        most = min(3, len(scm.instances)) if scm.way.joint else 1
+        few = scm.select(scm.instances.sizes.topk(most).indices.sort().values)
+        if not self.checked:
+            few.require_dependence(*self.masks)
+            self.checked = True
+        per_world = OVERHEAD * _bytes_kept(algorithm, few) / int(few.instances.sizes.sum())
+        events = len(algorithm.space(few.instances).events)
+        worlds = 1 + events * algorithm.settings.samples
+        need = per_world * worlds * scm.instances.sizes
         if float(need.max()) > self.budget:
             raise BudgetError(
-                f"The memory budget must hold one instance, which needs about {float(need.max()) / 2**20:.1f} MiB here "
-                f"(got {self.budget / 2**20:.1f} MiB). Raise it: budget={int(need.max()) + 1}."
+                f"The memory budget must hold one instance, which needs about {int(need.max())} bytes here "
+                f"(got {int(self.budget)}). Raise it: budget={int(need.max()) + 1}."
             )
-        for part in chunks(need, self.budget, len(need) if scm.batches else 1):
+        scm.members_at_once = min(scm.members_at_once, max(int(self.budget / per_world), 1))
+        for part in chunks(need, self.budget, len(need) if scm.way.joint else 1):
             small = scm.select(part.to(scm.instances.x.device))
             tick = partial(advance, len(part) / max(algorithm.settings.steps, 1))
             yield part, algorithm.answer(small, algorithm.space(small.instances), tick)
@@ -237,8 +245,10 @@ class _Run:
         if self.target is None:
             target = data.get("y")
         else:
-            target = torch.as_tensor(self.target)
-            target = target if number is None else target.flatten()[number]
+            target = torch.as_tensor(self.target).flatten()
+            if number is not None and number >= target.numel():
+                raise InputError(f"target must hold a class for every graph (got {target.numel()} entries, graph {number}).")
+            target = target if number is None else target[number]
         if target is None:
             raise InputError("explanation_type='phenomenon' needs the class of every output. Give target=... or data.y.")
         return torch.as_tensor(target).flatten()
@@ -265,7 +275,7 @@ class _Run:
             )
         else:
             batch, place = answer
-            found = explanation(batch, place, edge_id, node_id, self.algorithm.settings)
+            found = explanation(batch, place, inputs.edge_index, edge_id, node_id, self.algorithm.settings)
         found._model_config, found._model_args = self.config, list(inputs.kwargs)
         found.prediction = output if not self.phenomenon else None
         found.target = self.explainer.get_target(output) if target is None else target
@@ -307,8 +317,8 @@ def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:
 
 
 def _bytes_kept(algorithm: BatchedAlgorithm, scm: Scm) -> int:
-    """Bytes that one step keeps for its backward pass."""
-    space, settings = algorithm.space(scm.instances), algorithm.settings
+    """Bytes that one world keeps for its backward pass."""
+    space = algorithm.space(scm.instances)
     kept: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
@@ -316,16 +326,28 @@ def _bytes_kept(algorithm: BatchedAlgorithm, scm: Scm) -> int:
         kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    device = scm.instances.x.device
-    edge = (
-        torch.ones(1, space.edge_owner.numel(), dtype=scm.dtype, device=device, requires_grad=True) if space.edges else None
-    )
-    node = (
-        torch.ones(1, space.node_owner.numel(), space.node_width, dtype=scm.dtype, device=device, requires_grad=True)
-        if space.nodes
-        else None
-    )
+    def ones(*shape: int) -> Tensor:
+        return torch.ones(1, *shape, dtype=scm.dtype, device=scm.instances.x.device, requires_grad=True)
+
+    edge = ones(space.edge_owner.numel()) if space.edges else None
+    node = ones(space.node_owner.numel(), space.node_width) if space.nodes else None
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        p = evaluate(scm, space, edge, node, space.split(settings), samples=settings.samples)
-    del p
+        scm.do(*space.expand(edge, node))
     return sum(kept.values())
+
+
+def _check_alike(graphs: Sequence[Inputs], numbers: Sequence[int]) -> None:
+    """Raise unless all graphs have the features and arguments that the first has."""
+    first = graphs[0]
+    for one, number in zip(graphs, numbers, strict=True):
+        if one.x.shape[1:] != first.x.shape[1:] or one.x.dtype is not first.x.dtype:
+            raise InputError(
+                f"All graphs must have features of one shape (got {tuple(first.x.shape[1:])} in graph {numbers[0]} and "
+                f"{tuple(one.x.shape[1:])} in graph {number})."
+            )
+        for name in first.kwargs.keys() | one.kwargs.keys():
+            if (first.kwargs.get(name) is None) != (one.kwargs.get(name) is None):
+                raise InputError(
+                    f"All graphs must have the same model arguments (got {name} in only one of graphs {numbers[0]} and "
+                    f"{number}). Give it to all of them or to none."
+                )

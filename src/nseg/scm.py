@@ -3,7 +3,7 @@
 :class:`Scm` answers one question: what would the probability of the explained class be in these worlds? It is the only
 file that touches the model, and gives it back as it was.
 
-Two things make it fast, both exact and both checked against the model's own prediction before they are used:
+Two things make it fast, both exact, and both tested on masked worlds of the whole graph before they are used:
 
 - the worlds of all instances are one disjoint union, so that one forward pass serves all of them;
 - message passing number c of C can only matter where the receiver is within C - 1 - c hops of an explained output, so
@@ -14,7 +14,7 @@ Two things make it fast, both exact and both checked against the model's own pre
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -37,10 +37,10 @@ def borrowed(model: nn.Module) -> Iterator[None]:
     Training flags, ``requires_grad``, buffers, layer caches, masks of another explainer and the global random state are
     restored; gradients are never touched.
     """
-    modules, parameters, buffers = list(model.modules()), list(model.parameters()), list(model.buffers())
+    modules, parameters = list(model.modules()), list(model.parameters())
     training = [m.training for m in modules]
     requires_grad = [p.requires_grad for p in parameters]
-    contents = [b.detach().clone() for b in buffers]
+    buffers = [(m, k, b, None if b is None else b.detach().clone()) for m in modules for k, b in m._buffers.items()]
     caches = [(m, name, value) for m in modules for name, value in vars(m).items() if name.startswith("_cached")]
     caches += [(m, "cached", True) for m in modules if getattr(m, "cached", None) is True]
     masked = [m for m in modules if isinstance(m, MessagePassing) and m.explain is True]
@@ -60,13 +60,20 @@ def borrowed(model: nn.Module) -> Iterator[None]:
                 module.training = flag
             for parameter, flag in zip(parameters, requires_grad, strict=True):
                 parameter.requires_grad_(flag)
-            for buffer, content in zip(buffers, contents, strict=True):
-                if not torch.equal(buffer, content):
+            for module, name, buffer, content in buffers:
+                module._buffers[name] = buffer
+                if buffer is not None and content is not None and not torch.equal(buffer, content):
                     buffer.copy_(content)
             for module, name, value in caches:
                 setattr(module, name, value)
             for layer in masked:
                 layer.explain = True
+
+
+def uncompiled(model: nn.Module) -> nn.Module:
+    """The module behind ``torch.compile``, whose hooks can be used."""
+    inner = getattr(model, "_orig_mod", model)
+    return inner if isinstance(inner, nn.Module) else model
 
 
 def layers(model: nn.Module) -> dict[str, MessagePassing]:
@@ -156,7 +163,8 @@ class Passing:
         edge_index: the layer's edges, [2, M].
         receiver: the row of ``edge_index`` that messages go to.
         per_edge: names of the arguments that have one entry per message.
-        constant: those of them that the layer derived from the graph alone.
+        constant: those of them that carry no gradient although features and parameters do, so that the layer seems to have
+            derived them from the graph alone.
         weighted: whether masks apply (PyG lets a user exempt a layer by ``explain = False``).
     """
 
@@ -170,10 +178,7 @@ class Passing:
 
 
 def trace(model: nn.Module, inputs: Inputs, config: ModelConfig) -> tuple[Tensor, list[Passing]]:
-    """Run the model once and write down every message passing step.
-
-    A per-message argument is a constant of the graph if it carries no gradient although features and parameters do.
-    """
+    """Run the model once and write down every message passing step."""
     names = {id(layer): name for name, layer in layers(model).items()}
     passings: list[Passing] = []
     answered: set[int] = set()
@@ -208,7 +213,7 @@ def trace(model: nn.Module, inputs: Inputs, config: ModelConfig) -> tuple[Tensor
             for tensor in [x, *parameters]:
                 if tensor.is_floating_point():
                     tensor.requires_grad_(True)
-            output = call(model, Inputs(x, inputs.edge_index, inputs.kwargs), config)
+            output = call(model, replace(inputs, x=x), config)
         finally:
             for parameter in parameters:
                 parameter.requires_grad_(False)
@@ -237,8 +242,8 @@ def match_edges(edge_index: Any, inputs: Inputs, kwargs: dict[str, Any], layer: 
             "edge_index as an integer tensor [2, E] (torch_geometric.utils.to_edge_index turns a sparse matrix into one)."
         )
     ours, device = inputs.edge_index, edge_index.device
-    if edge_index.shape == ours.shape and torch.equal(edge_index, ours):
-        return torch.arange(ours.size(1), device=device)
+    if edge_index.shape == ours.shape and (torch.equal(edge_index, ours) or torch.equal(edge_index, ours.flip(0))):
+        return torch.arange(ours.size(1), device=device)  # as they are, or all turned round
     size = inputs.num_nodes
     x = kwargs.get("x")
     changed = isinstance(x, Tensor) and x.dim() > 1 and size not in x.shape
@@ -266,6 +271,29 @@ def match_edges(edge_index: Any, inputs: Inputs, kwargs: dict[str, Any], layer: 
 # --- the causal model ------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Way:
+    """How worlds are run. Whether a way is exact is tested against :data:`PLAIN`, never assumed.
+
+    Args:
+        hops: cut the graph this many hops around the explained outputs; None keeps it whole.
+        planned: look up beforehand which messages each step passes, and leave out those that cannot reach an output.
+        constants: take over what layers derive from the graph alone.
+        hollow: show the layers no edges at all, where all they would do with them is known.
+        joint: run all worlds of all instances in one forward pass.
+    """
+
+    hops: int | None = None
+    planned: bool = True
+    constants: bool = True
+    hollow: bool = True
+    joint: bool = True
+
+
+PLAIN = Way(planned=False, constants=False, hollow=False, joint=False)
+"""The whole graph, one world at a time, all messages: slow, and right whatever the model does."""
+
+
 @dataclass
 class _Step:
     """What one call of ``propagate`` does in the worlds: its messages, and where their weights stand."""
@@ -283,26 +311,32 @@ class Scm:
     Args:
         model: the trained network, :func:`borrowed`.
         config: what it returns.
-        instances: B instances.
+        instances: B instances; one if the way is not joint.
+        way: how worlds are run.
         whole: message passing steps on the whole graph that the instances were cut from, if they were.
-        hops: how far around the explained outputs they were cut; None for whole graphs.
-        joint: whether worlds may share a forward pass. A model that mixes the nodes of a batch cannot.
-        hollow: whether layers are shown no edges at all, where all they would do with them is known; see :meth:`settle`.
     """
 
+    members_at_once = 1 << 16
+    """Nodes and edges of all worlds in one forward pass, where the caller can choose."""
+
     def __init__(
-        self,
-        model: nn.Module,
-        config: ModelConfig,
-        instances: Instances,
-        whole: list[Passing] | None = None,
-        hops: int | None = None,
-        joint: bool = True,
-        hollow: bool = False,
+        self, model: nn.Module, config: ModelConfig, instances: Instances, way: Way = PLAIN, whole: Sequence[Passing] = ()
     ) -> None:
-        self.model, self.config, self.instances, self.hops = model, config, instances, hops
-        self._whole, self._joint, self._hollow = whole, joint, hollow
+        self.model, self.config, self.instances, self.way = model, config, instances, way
+        self._whole = whole
         self._plans: dict[tuple[int, bool], tuple[Tile, list[_Step]]] = {}
+
+    def select(self, which: Tensor) -> Scm:
+        """The causal model of the instances ``which``."""
+        some = Scm(self.model, self.config, self.instances.select(which), self.way, self._whole)
+        some.members_at_once = self.members_at_once
+        return some
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating type of features, else of the model."""
+        tensors = [self.instances.x, *self.model.parameters()]
+        return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
 
     def do(self, edge: Tensor | None = None, node: Tensor | None = None) -> Tensor:
         """Probability of each instance's class in K worlds, [K, B].
@@ -313,6 +347,11 @@ class Scm:
         """
         instances = self.instances
         p = probability(self.outcome(edge, node), instances.target, self.config)  # [K, R]
+        if not bool(torch.isfinite(p).all()):
+            raise ModelError(
+                "The model's output must stay finite when messages or features are scaled down (got NaN or infinity, as a "
+                "division by a sum that becomes 0 gives). Guard the division, e.g. with clamp(min=1e-12)."
+            )
         if p.size(1) == len(instances):
             return p
         total = p.new_zeros(len(p), len(instances)).index_add(1, instances.row_owner, p)
@@ -321,41 +360,12 @@ class Scm:
     def outcome(self, edge: Tensor | None = None, node: Tensor | None = None) -> Tensor:
         """The model's output for the explained rows in K worlds, [K, R, C], or [K, R] for a binary model."""
         worlds = next((len(w) for w in (edge, node) if w is not None), 1)
-        size = worlds if self._joint else 1
+        size = worlds if self.way.joint else 1
         parts = []
         for start in range(0, worlds, size):
             some = slice(start, start + size)
             parts.append(self._outcome(None if edge is None else edge[some], None if node is None else node[some], size))
         return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-    def select(self, which: Tensor) -> Scm:
-        """The causal model of the instances ``which``."""
-        return Scm(self.model, self.config, self.instances.select(which), self._whole, self.hops, self._joint, self._hollow)
-
-    @torch.no_grad()
-    def settle(self, expected: Tensor) -> Tensor:
-        """Take the fastest way that gives the expected probabilities where nothing is masked; say for which it does, [B]."""
-        self._hollow = True
-        try:
-            good = close(self.do()[0], expected)
-            if bool(good.all()):
-                return good
-        except (IndexError, RuntimeError, ValueError):  # a model that does more with edges than pass messages
-            pass
-        self._hollow = False
-        self._plans.clear()
-        return close(self.do()[0], expected)
-
-    @property
-    def batches(self) -> bool:
-        """Whether several instances may share a forward pass."""
-        return self._joint
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Floating type of features, else of the model."""
-        tensors = [self.instances.x, *self.model.parameters()]
-        return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
 
     def require_dependence(self, edges: bool, nodes: bool) -> None:
         """Raise unless the output depends on what is to be masked."""
@@ -365,10 +375,10 @@ class Scm:
                 f"The model must pass messages over edges by torch_geometric.nn.MessagePassing layers "
                 f"(found none in {type(self.model).__name__}). Explain features only: edge_mask_type=None."
             )
-        if nodes and not instances.x.is_floating_point():
+        if nodes and (not instances.x.is_floating_point() or instances.x.dim() != 2):
             raise ModelError(
-                f"A node mask scales features, so x must be floating (got {instances.x.dtype}). "
-                "Explain edges only: node_mask_type=None."
+                "A node mask scales features, so x must be floating, [nodes, features] "
+                f"(got {instances.x.dtype} of shape {tuple(instances.x.shape)}). Explain edges only: node_mask_type=None."
             )
         edge = torch.ones(1, instances.num_edges, dtype=self.dtype, device=instances.x.device, requires_grad=True)
         node = torch.ones(1, instances.num_nodes, 1, dtype=self.dtype, device=instances.x.device, requires_grad=True)
@@ -385,19 +395,29 @@ class Scm:
                     f"rows). Leave them out with {argument}=None, or check what the model does with them."
                 )
 
+    # --- one forward pass ------------------------------------------------------------------------------------------------
+
     def _outcome(self, edge: Tensor | None, node: Tensor | None, worlds: int) -> Tensor:
-        tile, steps = self._plan(worlds, share=node is None and self.hops is not None and self.instances.shareable)
+        share = node is None and self.way.hops is not None and self.instances.shareable
+        tile, steps = self._plan(worlds, share) if self.way.planned else (self.instances.tile(worlds), [])
         inputs = tile.inputs
         if node is not None:
             inputs = replace(inputs, x=(self.instances.x * node).flatten(0, 1))
         weights = None if edge is None else torch.cat([edge.flatten(), edge.new_ones(1)])
-        return self._run(inputs, steps, weights)[tile.rows]
+        run = self._run_planned if self.way.planned else self._run_plain
+        return run(inputs, steps, weights)[tile.rows]
 
-    def _run(self, inputs: Inputs, steps: list[_Step], weights: Tensor | None) -> Tensor:
+    def _run_planned(self, inputs: Inputs, steps: list[_Step], weights: Tensor | None) -> Tensor:
+        """One pass in which every step passes the messages that were planned for it."""
         number, current = 0, steps[0] if steps else None
 
         def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> tuple[Any, ...]:
             nonlocal number, current
+            if number >= len(steps):
+                raise ModelError(
+                    f"The model must pass messages as often in every world (got more than {len(steps)} steps), but what it "
+                    "does depends on its input. Take the branch out of forward()."
+                )
             current, number = steps[number], number + 1
             _, size, kwargs = args
             cut = {k: kwargs[k][current.keep] for k in current.cut}
@@ -406,21 +426,40 @@ class Scm:
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
             if weights is None or current is None or current.weight is None:
                 return None
-            axis = layer.node_dim % message.dim()
-            weight = weights.index_select(0, current.weight)
-            return message * weight.view([-1 if d == axis else 1 for d in range(message.dim())])
+            return _weighed(layer, message, weights.index_select(0, current.weight))
 
         with hooked(self.model, on_propagate, on_message):
             return call(self.model, inputs, self.config)
 
+    def _run_plain(self, inputs: Inputs, steps: list[_Step], weights: Tensor | None) -> Tensor:
+        """One pass in which messages are found and weighed as they come."""
+        if weights is None:
+            return call(self.model, inputs, self.config)
+        current = torch.empty(0)
+        names = {id(layer): name for name, layer in layers(self.model).items()}
+
+        def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
+            nonlocal current
+            current = match_edges(args[0], inputs, args[2], names[id(layer)])
+
+        def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
+            if layer.explain is False:
+                return None
+            return _weighed(layer, message, weights[torch.where(current < 0, len(weights) - 1, current)])
+
+        with hooked(self.model, on_propagate, on_message):
+            return call(self.model, inputs, self.config)
+
+    # --- what is known beforehand ----------------------------------------------------------------------------------------
+
     def _plan(self, worlds: int, share: bool) -> tuple[Tile, list[_Step]]:
         key = worlds, share
         if key not in self._plans:
-            tile = self.instances.tile(worlds, leaf=self.hops if share else None)
+            tile = self.instances.tile(worlds, leaf=self.way.hops if share else None)
             _, passings = trace(self.model, tile.inputs, self.config)
             steps = [self._step(c, p, tile, worlds, len(passings)) for c, p in enumerate(passings)]
             known = all(set(p.per_edge) <= set(s.constant) for p, s in zip(passings, steps, strict=True))
-            if self._hollow and known:
+            if self.way.hollow and known:
                 tile = replace(tile, inputs=self.instances.without_edges(tile.inputs))
             self._plans = {key: (tile, steps)}
         return self._plans[key]
@@ -430,7 +469,9 @@ class Scm:
         keep = None if bool(reaches.all()) else reaches.nonzero().flatten()
         edge = passing.edge if keep is None else passing.edge[keep]
         edge_index = passing.edge_index if keep is None else passing.edge_index[:, keep]
-        if self._whole is not None:
+        if not self.way.constants:
+            constant = {}
+        elif self.way.hops is not None:
             constant = self._constants(self._whole[number], edge, tile.node_id[edge_index[0]])
         else:
             constant = {k: v if keep is None else v[keep] for k, v in passing.constant.items()}
@@ -469,11 +510,19 @@ def _where(items: Tensor, size: int) -> Tensor:
     return place
 
 
+def _weighed(layer: MessagePassing, message: Tensor, weight: Tensor) -> Tensor:
+    """Messages times their weights."""
+    axis = layer.node_dim % message.dim()
+    return message * weight.view([-1 if d == axis else 1 for d in range(message.dim())])
+
+
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
-def close(a: Tensor, b: Tensor) -> Tensor:
-    """Row by row, whether two outputs agree up to rounding."""
-    scale = torch.finfo(a.dtype).eps ** 0.5 * (1 + b.abs())
-    near: Tensor = (a - b).abs() <= scale
-    return near.flatten(1).all(1) if near.dim() > 1 else near
+def close(a: Tensor, b: Tensor, config: ModelConfig) -> Tensor:
+    """Row by row, whether two outputs of the model agree up to rounding, in all worlds if there are several, [R]."""
+    if config.mode is ModelMode.binary_classification:
+        a, b = a.unsqueeze(-1), b.unsqueeze(-1)
+    scale = torch.finfo(a.dtype).eps ** 0.6 * (1 + b.abs().amax(-1, keepdim=True))
+    near: Tensor = ((a - b).abs() <= scale).all(-1)  # [..., R]
+    return near.all(0) if near.dim() > 1 else near

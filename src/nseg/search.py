@@ -7,9 +7,10 @@ coordinate, so every instance walks the path that it would walk alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from functools import cached_property
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch_geometric.explain.config import MaskType
 from nseg import objective as obj
 from nseg.complement import Law, Shifted, element_keys, instance_keys, literal, uniform
 from nseg.errors import SettingsError
-from nseg.instances import Instances, Role, numbered_edges
+from nseg.instances import Instances, Role, opposite
 from nseg.scm import Scm
 
 
@@ -73,7 +74,16 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "split", tuple(self.split))
+        parts = tuple(self.split) if isinstance(self.split, Iterable) else ()
+        if (
+            len(parts) != 3
+            or not all(_is_number(p) and p >= 0 for p in parts)
+            or not math.isclose(sum(parts), 1, abs_tol=1e-6)
+        ):
+            raise SettingsError(
+                f"split must be three non-negative numbers that sum to 1 (got {self.split}). Try (1/3, 1/3, 1/3)."
+            )
+        object.__setattr__(self, "split", parts)
         _among("objective", self.objective, obj.OBJECTIVES)
         _among("extract", self.extract, ("prefix", "threshold", "topk"))
         _whole_number("steps", self.steps, 0)
@@ -83,14 +93,14 @@ class Settings:
             _whole_number("k", self.k, 0)
         for name in ("lr", "alpha_e", "beta_e", "alpha_f", "beta_f", "noise", "spread", "tolerance"):
             value = getattr(self, name)
-            if not (isinstance(value, int | float) and math.isfinite(value) and value >= 0):
+            if not (_is_number(value) and value >= 0):
                 raise SettingsError(f"{name} must be a non-negative number (got {value!r}). Try {_default(name)}.")
-        if not 0 <= self.threshold <= 1:
+        if not _is_number(self.start):
+            raise SettingsError(f"start must be a number (got {self.start!r}). Try 0.0.")
+        if not (_is_number(self.threshold) and 0 <= self.threshold <= 1):
             raise SettingsError(f"threshold must be between 0 and 1 (got {self.threshold!r}). Try 0.5.")
-        if len(self.split) != 3 or min(self.split) < 0 or not math.isclose(sum(self.split), 1, abs_tol=1e-6):
-            raise SettingsError(
-                f"split must be three non-negative numbers that sum to 1 (got {self.split}). Try (1/3, 1/3, 1/3)."
-            )
+        if self.law is not None and not callable(self.law):
+            raise SettingsError(f"law must be a function of a mask and uniform numbers (got {self.law!r}). Try None.")
 
     def as_plain_data(self) -> dict[str, Any]:
         """The settings as JSON would keep them."""
@@ -103,11 +113,17 @@ def _among(name: str, value: Any, known: Any) -> None:
         raise SettingsError(f"{name} must be one of {', '.join(map(repr, known))} (got {value!r}).")
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
 def _whole_number(name: str, value: Any, least: int | None) -> None:
-    whole = isinstance(value, int) and not isinstance(value, bool)
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or (least is not None and value < least):
         bound = "" if least is None else f" of at least {least}"
-        raise SettingsError(f"{name} must be a whole number{bound} (got {value!r}). Try {_default(name) or 10}.")
+        raise SettingsError(
+            f"{name} must be a whole number{bound} (got {value!r}). Try {10 if _default(name) is None else _default(name)}."
+        )
 
 
 def _default(name: str) -> Any:
@@ -143,12 +159,7 @@ class Space:
         place = torch.arange(edge_index.size(1), device=edge_index.device)
         if not self.undirected:
             return place
-        # the first edge u -> v is one with the first v -> u, the second with the second, ...
-        forward = numbered_edges(edge_index, self.instances.num_nodes)
-        backward = numbered_edges(edge_index.flip(0), self.instances.num_nodes)
-        known, order = forward.sort()
-        partner = torch.searchsorted(known, backward).clamp(max=max(known.numel() - 1, 0))
-        partner = torch.where(known[partner] == backward, order[partner], place)
+        partner = opposite(edge_index, self.instances.num_nodes)
         element: Tensor = torch.unique(torch.minimum(place, partner), return_inverse=True)[1]
         return element
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch_geometric.explain.config import ModelConfig, ModelMode, ModelTaskLevel
 
 from nseg.errors import InputError, ModelError
-from nseg.instances import Inputs, Instances, Neighbours, Role, around, spread, whole
-from nseg.scm import Scm, accepts, call, close, predicted_class, probability, trace
+from nseg.instances import Inputs, Instances, Neighbours, Role, around, packable, spread, whole
+from nseg.scm import PLAIN, Passing, Scm, Way, accepts, call, close, predicted_class, trace
 
 
 def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str, Any], level: ModelTaskLevel) -> Inputs:
@@ -26,8 +25,9 @@ def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[st
     if not isinstance(x, Tensor):
         raise InputError(f"x must be a tensor [nodes, features] (got {type(x).__name__}).")
     if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+        kind = f"a sparse {type(edge_index).__name__}" if isinstance(edge_index, Tensor) else type(edge_index).__name__
         raise InputError(
-            f"edge_index must be an integer tensor [2, E] (got {type(edge_index).__name__}, sparse). "
+            f"edge_index must be an integer tensor [2, E] (got {kind}). "
             "Turn a sparse matrix into one with torch_geometric.utils.to_edge_index."
         )
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype is not torch.long:
@@ -36,40 +36,77 @@ def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[st
         )
     if x.dim() == 0 or x.size(0) == 0:
         raise InputError(f"x must have at least one node (got shape {tuple(x.shape)}).")
-    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < x.size(0):
-        raise InputError(
-            f"edge_index must hold node numbers from 0 to {x.size(0) - 1}, as x has {x.size(0)} rows "
-            f"(got {int(edge_index.min())} to {int(edge_index.max())})."
-        )
-    _check_devices(model, x, edge_index)
-    for name, value in [("x", x), *kwargs.items()]:
-        if isinstance(value, Tensor) and value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            raise InputError(f"{name} must be finite (got NaN or infinity). Clean it, e.g. with torch.nan_to_num.")
-    kwargs = dict(kwargs)
+    kwargs = {name: _own(value) for name, value in kwargs.items()}
+    _check_nodes("edge_index", edge_index, x.size(0))
+    _check_devices(model, {"x": x, "edge_index": edge_index, **kwargs})
+    _check_values({"x": x, **kwargs}, edge_index.size(1))
+    pairs_name = None
+    if level is ModelTaskLevel.edge:
+        pairs_name = next((name for name, value in kwargs.items() if _is_pair_index(name, value)), None)
+    if pairs_name is not None:
+        if not kwargs[pairs_name].numel():
+            raise InputError(f"{pairs_name} must hold at least one pair of nodes (got none).")
+        _check_nodes(pairs_name, kwargs[pairs_name], x.size(0))
     if level is ModelTaskLevel.graph and kwargs.get("batch") is None and accepts(model, "batch"):
         kwargs["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
-    return Inputs(x.detach(), edge_index, kwargs)
+    return Inputs(_own(x).detach(), _own(edge_index).as_subclass(Tensor), kwargs, pairs_name)
 
 
-def _check_devices(model: nn.Module, x: Tensor, edge_index: Tensor) -> None:
+def _own(value: Any) -> Any:
+    """A tensor that autograd may keep, also where the caller's was made in inference mode."""
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
+
+
+def _is_pair_index(name: str, value: Any) -> bool:
+    pairs = isinstance(value, Tensor) and value.dim() == 2 and value.size(0) == 2 and not value.is_floating_point()
+    return "index" in name and pairs
+
+
+def _check_nodes(name: str, ends: Tensor, nodes: int) -> None:
+    if ends.device.type != "meta" and ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < nodes:
+        raise InputError(
+            f"{name} must hold node numbers from 0 to {nodes - 1}, as x has {nodes} rows "
+            f"(got {int(ends.min())} to {int(ends.max())})."
+        )
+
+
+def _check_devices(model: nn.Module, given: Mapping[str, Any]) -> None:
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
-    devices = {"x": x.device, "edge_index": edge_index.device}
+    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
+    devices = {name: value.device for name, value in tensors.items()}
     if parameter is not None:
         devices["the model"] = parameter.device
     if len(set(devices.values())) > 1:
         found = ", ".join(f"{name} on {device}" for name, device in devices.items())
         raise InputError(f"Model and data must be on one device (got {found}). Move them with .to(device).")
-    if parameter is not None and x.is_floating_point() and x.dtype is not parameter.dtype:
-        raise InputError(
-            f"x must have the model's dtype {parameter.dtype} (got {x.dtype}). Use x.to({parameter.dtype}) or model.to(...)."
-        )
+    for name, value in tensors.items():
+        if parameter is not None and value.is_floating_point() and value.dtype is not parameter.dtype:
+            raise InputError(
+                f"{name} must have the model's dtype {parameter.dtype} (got {value.dtype}). "
+                f"Use {name}.to({parameter.dtype}) or model.to(...)."
+            )
+
+
+def _check_values(given: Mapping[str, Any], edges: int) -> None:
+    for name, value in given.items():
+        if not isinstance(value, Tensor):
+            continue
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise InputError(f"{name} must be finite (got NaN or infinity). Clean it, e.g. with torch.nan_to_num.")
+        if name in ("edge_weight", "edge_attr", "edge_type") and value.size(0) != edges:
+            raise InputError(f"{name} must have one entry per edge, {edges} (got {value.size(0)}).")
 
 
 def checked_index(index: Any, number: int) -> Tensor:
     """Row numbers from an int, a list, a range or a tensor (also boolean); None means all ``number`` rows."""
     if index is None:
         return torch.arange(number)
-    row = torch.as_tensor(list(index) if isinstance(index, range) else index)
+    try:
+        row = torch.as_tensor(list(index) if isinstance(index, Iterable) and not isinstance(index, Tensor | str) else index)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            f"index must be a number, a sequence of numbers or a tensor (got {index!r}). Use range(a, b) for a slice."
+        ) from None
     if row.dtype is torch.bool:
         if row.shape != (number,):
             raise InputError(f"A boolean index must have {number} entries, one per output (got {tuple(row.shape)}).")
@@ -107,24 +144,33 @@ def checked_classes(output: Tensor, target: Tensor | None, config: ModelConfig) 
     return target.long()
 
 
-T = TypeVar("T")
-
-CANNOT_BE_CUT = (IndexError, RuntimeError, ValueError)
+CANNOT_BE_CUT = (IndexError, RuntimeError, ValueError, TypeError)
 """What a model may raise that takes no other graph than its own, e.g. because it has a parameter per node."""
 
 
 class Source:
-    """One graph (or batch of graphs) as the caller gave it, with what the model says of it.
+    """One graph (or batch of graphs) as the caller gave it, what the model says of it, and how its worlds can be run.
 
     Args:
         model: the model, borrowed.
         config: what it returns.
         inputs: the whole graph.
+        edges: whether edges will be masked.
+        nodes: whether features will be masked.
     """
 
-    def __init__(self, model: nn.Module, config: ModelConfig, inputs: Inputs) -> None:
+    def __init__(self, model: nn.Module, config: ModelConfig, inputs: Inputs, edges: bool, nodes: bool) -> None:
         self.model, self.config, self.inputs = model, config, inputs
-        self.output, self.passings = trace(model, inputs, config)
+        self.edges, self.nodes = edges, nodes
+        self.passings: list[Passing] = []
+        self.output = prediction(model, inputs, config)
+        self.traced = True
+        try:
+            self.passings = trace(model, inputs, config)[1]
+        except ModelError:
+            if edges:
+                raise
+            self.traced = False  # a layer that edge masks do not reach is no matter where edges are not masked
         self.outputs = self._output_role()
         self.hops = len(self.passings)
         self.receivers = tuple(sorted({p.receiver for p in self.passings})) or (1,)
@@ -174,29 +220,85 @@ class Source:
             target = target[row]
         return checked_classes(self.output[row], target, self.config)
 
-    # --- instances -----------------------------------------------------------------------------------------------------
+    # --- how worlds can be run -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def way(self) -> Way:
+        """The fastest way that gives, in random worlds of a few outputs, what the whole graph gives one world at a time."""
+        pilots = self._pilots()
+        target = torch.zeros_like(pilots)
+        truth = whole([self.inputs], self.outputs, [pilots], [target]).explained_graphs()
+        edge, node = random_worlds(truth, self.edges, self.nodes)
+        with torch.no_grad():
+            expected = Scm(self.model, self.config, truth).outcome(edge, node)
+        for way in self._ways():
+            try:
+                if way.hops is None:
+                    scm, e, n = Scm(self.model, self.config, truth, way), edge, node
+                else:
+                    scm = self._cut(pilots, torch.arange(pilots.numel(), device=pilots.device), target, way)
+                    e = None if edge is None else edge[:, scm.instances.edge_id]
+                    n = None if node is None else node[:, scm.instances.node_id]
+                with torch.no_grad():
+                    if bool(close(scm.outcome(e, n), expected, self.config).all()):
+                        return way
+            except CANNOT_BE_CUT:
+                continue
+        return PLAIN
+
+    def _ways(self) -> Sequence[Way]:
+        if not self.traced:
+            return (Way(planned=False, constants=False, hollow=False),)
+        if self.outputs is Role.GRAPH:
+            return WAYS_OF_GRAPHS
+        return (
+            Way(self.hops),
+            Way(self.hops, hollow=False),
+            Way(self.hops, hollow=False, constants=False),
+            Way(self.hops + 1, hollow=False, constants=False),
+            Way(hollow=False, constants=False),
+        )
+
+    def _pilots(self) -> Tensor:
+        """A few rows: where most arrives, and two more."""
+        number = self.output.size(0)
+        if self.outputs is not Role.NODE:
+            return torch.unique(torch.tensor([0, number // 2, number - 1], device=self.inputs.x.device))
+        degree = self.neighbours.ptr.diff()
+        busy = (degree > 0).nonzero().flatten()
+        some = busy if busy.numel() else torch.arange(number, device=degree.device)
+        return torch.unique(torch.stack([degree.argmax(), some[some.numel() // 2], some[-1]]))
+
+    # --- instances -------------------------------------------------------------------------------------------------------
 
     def scms(self, row: Tensor, owner: Tensor, target: Tensor) -> Iterator[tuple[Tensor, Scm]]:
         """Causal models that together hold all instances, with the numbers of those that each holds.
 
-        Each gives the whole graph's probability where nothing is masked.
+        Each gives the whole graph's output where nothing is masked.
         """
-        if self.outputs is Role.GRAPH:
-            yield torch.zeros(1, dtype=torch.long, device=row.device), self._whole_scm(row, target)
-            return
-        expected = self._mean(probability(self.output[row], target, self.config), owner)
+        alone = torch.unique(owner)
+        if self.way.hops is not None:
+            scm = self._cut(row, owner, target, self.way)
+            with torch.no_grad():
+                near = close(scm.outcome()[0], self.output[row], self.config)
+            bad = torch.unique(owner[~near])
+            good = alone[~torch.isin(alone, bad)]
+            if good.numel():
+                yield good, scm.select(good)
+            alone = bad
+        for number in alone.tolist():
+            mine = owner == number
+            instances = whole([self.inputs], self.outputs, [row[mine]], [target[mine]]).explained_graphs()
+            way = PLAIN if self.way.hops is not None else self.way
+            yield alone.new_tensor([number]), Scm(self.model, self.config, instances, way)
 
-        def attempt(instances: Instances, which: Tensor, hops: int) -> tuple[Tensor, Callable[[Tensor], Scm]]:
-            scm = Scm(self.model, self.config, instances.core(hops, self.receivers), self.passings, hops)
-            try:
-                return scm.settle(expected[which]), scm.select
-            except CANNOT_BE_CUT:
-                return torch.zeros_like(which, dtype=torch.bool), scm.select
-
-        yield from self._ladder(row, owner, target, attempt, self._whole_scm)
+    def _cut(self, row: Tensor, owner: Tensor, target: Tensor, way: Way) -> Scm:
+        assert way.hops is not None
+        instances = around(self.inputs, self.outputs, row, owner, target, self.neighbours, way.hops)
+        return Scm(self.model, self.config, instances.core(way.hops, self.receivers), way, self.passings)
 
     def standalone(self, row: Tensor, target: Tensor, least: Tensor) -> Iterator[tuple[Tensor, tuple[Instances, Tensor]]]:
-        """Graphs on which the model alone gives the whole graph's output, one instance per row.
+        """Graphs on which the model alone gives the whole graph's output, one instance per row, as small as will do.
 
         Args:
             row, target: explained rows and their class.
@@ -205,90 +307,103 @@ class Source:
         Yields:
             numbers of instances, the instances, and the model's output on them.
         """
-
-        def attempt(
-            instances: Instances, which: Tensor, hops: int
-        ) -> tuple[Tensor, Callable[[Tensor], tuple[Instances, Tensor]]]:
+        pending = torch.arange(row.numel(), device=row.device)
+        for hops in (self.hops, self.hops + 1) if self.traced else ():
+            some = pending[least[pending] <= hops]
+            if not some.numel():
+                continue
+            place = torch.arange(some.numel(), device=row.device)
+            instances = around(self.inputs, self.outputs, row[some], place, target[some], self.neighbours, hops)
             try:
                 with torch.no_grad():
                     output = call(self.model, instances.tile(1).inputs, self.config)
+                good = close(output[instances.row], self.output[row[some]], self.config).nonzero().flatten()
             except CANNOT_BE_CUT:
-                return torch.zeros_like(which, dtype=torch.bool), lambda _: (instances, self.output)
-            good = close(output[instances.row], self.output[row[which]]) & (least[which] <= hops)
-            return good, lambda kept: (instances.select(kept), output[spread(instances.ptr[self.outputs], kept)[0]])
-
-        def last(row: Tensor, target: Tensor) -> tuple[Instances, Tensor]:
-            return whole([self.inputs], self.outputs, [row], [target]), self.output
-
-        yield from self._ladder(row, torch.arange(row.numel(), device=row.device), target, attempt, last)
-
-    def _ladder(
-        self,
-        row: Tensor,
-        owner: Tensor,
-        target: Tensor,
-        attempt: Callable[[Instances, Tensor, int], tuple[Tensor, Callable[[Tensor], T]]],
-        last: Callable[[Tensor, Tensor], T],
-    ) -> Iterator[tuple[Tensor, T]]:
-        """Cut graphs as small as will do: as many hops as the model takes, then one more, then the whole graph.
-
-        Args:
-            row, owner, target: explained rows, their instance, their class.
-            attempt: says for which of the given instances the cut is good, and makes what is yielded of those.
-            last: makes the same of a whole graph.
-        """
-        pending = torch.unique(owner)
-        for hops in (self.hops, self.hops + 1):
-            if not pending.numel():
-                return
-            mine = torch.isin(owner, pending)
-            place = torch.searchsorted(pending, owner[mine])
-            instances = around(self.inputs, self.outputs, row[mine], place, target[mine], self.neighbours, hops)
-            good, made = attempt(instances, pending, hops)
-            if bool(good.any()):
-                yield pending[good], made(good.nonzero().flatten())
-            pending = pending[~good]
+                continue
+            if good.numel():
+                yield some[good], (instances.select(good), output[spread(instances.ptr[self.outputs], good)[0]])
+            pending = pending[~torch.isin(pending, some[good])]
         for number in pending.tolist():
-            mine = owner == number
-            yield pending.new_tensor([number]), last(row[mine], target[mine])
-
-    def _whole_scm(self, row: Tensor, target: Tensor) -> Scm:
-        instances = whole([self.inputs], self.outputs, [row], [target]).explained_graphs()
-        return settled(self.model, self.config, instances, self.output[row])
-
-    def _mean(self, value: Tensor, owner: Tensor) -> Tensor:
-        count = owner.bincount()
-        return value.new_zeros(count.numel()).index_add(0, owner, value) / count
+            one = whole([self.inputs], self.outputs, [row[number : number + 1]], [target[number : number + 1]])
+            yield pending.new_tensor([number]), (one, self.output)
 
 
-def together(model: nn.Module, config: ModelConfig, instances: Instances, output: Tensor) -> bool:
-    """Whether whole graphs may share a forward pass: the model gives each what it gives it alone.
+# --- many graphs ---------------------------------------------------------------------------------------------------------
+
+WAYS_OF_GRAPHS = (Way(), Way(hollow=False, constants=False))
+
+
+def graph_scms(
+    model: nn.Module,
+    config: ModelConfig,
+    graphs: Sequence[Inputs],
+    output: Tensor,
+    target: Tensor,
+    edges: bool,
+    nodes: bool,
+) -> Iterator[tuple[Tensor, Scm]]:
+    """Causal models that together hold all graphs, one instance each, with the numbers of those that each holds.
 
     Args:
-        output: what the model says of the explained rows of the first instance when it sees that alone.
+        graphs: B graphs.
+        output: what the model says of each alone, [B, C].
+        target: class of each, [B].
+        edges, nodes: what will be masked.
     """
-    tile = instances.tile(2)
-    x = tile.inputs.x.clone()
-    other = x[instances.num_nodes :].flip(0)  # a second world with other features must not be noticed in the first
-    x[instances.num_nodes :] = 0.3 - 1.7 * other if x.is_floating_point() else other
+    number = torch.arange(len(graphs), device=target.device)
+
+    def packed(some: Tensor, way: Way) -> Scm:
+        chosen = [graphs[n] for n in some.tolist()]
+        row = [torch.zeros(1, dtype=torch.long, device=target.device)] * len(chosen)
+        return Scm(model, config, whole(chosen, Role.GRAPH, row, [target[n : n + 1] for n in some.tolist()]), way)
+
+    def exact(way: Way) -> bool:
+        """Whether a few graphs together give, in random worlds, what each gives alone."""
+        few = number[:3]
+        alone = [packed(few[b : b + 1], PLAIN) for b in range(few.numel())]
+        worlds = [random_worlds(one.instances, edges, nodes) for one in alone]
+        edge = torch.cat([e for e, _ in worlds if e is not None], 1) if edges else None
+        node = torch.cat([n for _, n in worlds if n is not None], 1) if nodes else None
+        expected = torch.cat([one.outcome(*w) for one, w in zip(alone, worlds, strict=True)], 1)
+        return bool(close(packed(few, way).outcome(edge, node), expected, config).all())
+
+    alone = number
+    if packable(graphs):
+        for way in WAYS_OF_GRAPHS:
+            try:
+                with torch.no_grad():
+                    if not exact(way):
+                        continue
+                    scm = packed(number, way)
+                    good = close(scm.outcome()[0], output, config)
+            except CANNOT_BE_CUT:
+                continue
+            if bool(good.any()):
+                yield number[good], scm.select(number[good])
+            alone = number[~good]
+            break
+    for n in alone.tolist():
+        yield number[n : n + 1], packed(number[n : n + 1], PLAIN)
+
+
+def random_worlds(instances: Instances, edges: bool, nodes: bool) -> tuple[Tensor | None, Tensor | None]:
+    """Two worlds with random weights of edges [2, E] and nodes [2, N, 1], the same at every call."""
+    rng, device = torch.Generator().manual_seed(0), instances.x.device
+    dtype = instances.x.dtype if instances.x.is_floating_point() else torch.get_default_dtype()
+    edge = torch.rand(2, instances.num_edges, generator=rng, dtype=dtype).to(device) if edges else None
+    masked = nodes and instances.x.is_floating_point() and instances.x.dim() == 2
+    node = torch.rand(2, instances.num_nodes, 1, generator=rng, dtype=dtype).to(device) if masked else None
+    return edge, node
+
+
+def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
+    """What the model says, twice the same."""
     with torch.no_grad():
-        try:
-            first = call(model, replace(tile.inputs, x=x), config)[tile.rows[0]]
-        except CANNOT_BE_CUT:
-            return False
-    return bool(close(first[: len(output)], output).all())
-
-
-def settled(model: nn.Module, config: ModelConfig, instances: Instances, output: Tensor) -> Scm:
-    """The causal model of whole graphs, run in the fastest way that is exact.
-
-    Args:
-        output: what the model says of each explained row when it sees its instance alone.
-    """
-    first = int(instances.row_ptr[1])
-    scm = Scm(model, config, instances, joint=together(model, config, instances, output[:first]))
-    if scm.batches or len(instances) == 1:
-        p = probability(output, instances.target, config)
-        count = instances.row_ptr.diff()
-        scm.settle(p.new_zeros(len(instances)).index_add(0, instances.row_owner, p) / count)
-    return scm
+        output, again = call(model, inputs, config), call(model, inputs, config)
+    broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
+    if broken is None or not bool(close(again.masked_fill(broken, 0), output.masked_fill(broken, 0), config).all()):
+        raise ModelError(
+            "The model must give the same output for the same input in evaluation mode (got two different ones). Take the "
+            "randomness out of forward(), e.g. pass training=self.training to dropout."
+        )
+    return output
