@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.table import Table
+from torch import Tensor
+from torch_geometric.explain import Explanation
 
 from nseg import NSEG, Explainer, NsegError, __version__, explain_many
 from nseg.demo import trained_on_karate_club
@@ -42,6 +44,11 @@ def main(
     """Necessary and sufficient explanations for graph neural networks."""
 
 
+def ties(found: Explanation, mask: Tensor) -> int:
+    """How many pairs of nodes the marked edges join, whichever way they run."""
+    return int(found.edge_index[:, mask].sort(0).values.unique(dim=1).size(1))
+
+
 @app.command()
 def demo(
     members: Annotated[int, typer.Option(min=1, max=34, help="How many members of the club to explain.")] = 12,
@@ -65,7 +72,7 @@ def demo(
         "member", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept", title="Why this community?"
     )
     for one in found:
-        kept, reach = int(one.hard_edge_mask.sum()) // 2, int(one.reached.sum()) // 2
+        kept, reach = ties(one, one.hard_edge_mask), ties(one, one.reached)
         numbers = (one.p_factual, one.p_complement, one.pns, one.pn, one.ps)
         label = int(one.target[one.index])
         table.add_row(str(one.output_id), str(label), *(f"{n:.3f}" for n in numbers), f"{kept} of {reach}")

@@ -414,10 +414,7 @@ class Scm:
         def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> tuple[Any, ...]:
             nonlocal number, current
             if number >= len(steps):
-                raise ModelError(
-                    f"The model must pass messages as often in every world (got more than {len(steps)} steps), but what it "
-                    "does depends on its input. Take the branch out of forward()."
-                )
+                raise _branches(len(steps), number + 1)
             current, number = steps[number], number + 1
             _, size, kwargs = args
             cut = {k: kwargs[k][current.keep] for k in current.cut}
@@ -429,7 +426,10 @@ class Scm:
             return _weighed(layer, message, weights.index_select(0, current.weight))
 
         with hooked(self.model, on_propagate, on_message):
-            return call(self.model, inputs, self.config)
+            output = call(self.model, inputs, self.config)
+        if number < len(steps):
+            raise _branches(len(steps), number)
+        return output
 
     def _run_plain(self, inputs: Inputs, steps: list[_Step], weights: Tensor | None) -> Tensor:
         """One pass in which messages are found and weighed as they come."""
@@ -508,6 +508,13 @@ def _where(items: Tensor, size: int) -> Tensor:
     there = (items >= 0).nonzero().flatten()
     place[items[there]] = there
     return place
+
+
+def _branches(planned: int, got: int) -> ModelError:
+    return ModelError(
+        f"The model must pass messages equally often in every world (got {got} steps where there were {planned}), but what "
+        "it does depends on the values in its input. Take the branch out of forward()."
+    )
 
 
 def _weighed(layer: MessagePassing, message: Tensor, weight: Tensor) -> Tensor:

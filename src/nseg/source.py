@@ -224,27 +224,43 @@ class Source:
 
     @cached_property
     def way(self) -> Way:
+        with torch.no_grad():
+            return self._find_way()
+
+    def _find_way(self) -> Way:
         """The fastest way that gives, in random worlds of a few outputs, what the whole graph gives one world at a time."""
         pilots = self._pilots()
         target = torch.zeros_like(pilots)
         truth = whole([self.inputs], self.outputs, [pilots], [target]).explained_graphs()
         edge, node = random_worlds(truth, self.edges, self.nodes)
-        with torch.no_grad():
-            expected = Scm(self.model, self.config, truth).outcome(edge, node)
+        expected = Scm(self.model, self.config, truth).outcome(edge, node)
         for way in self._ways():
             try:
                 if way.hops is None:
-                    scm, e, n = Scm(self.model, self.config, truth, way), edge, node
+                    found = Scm(self.model, self.config, truth, way).outcome(edge, node)
                 else:
-                    scm = self._cut(pilots, torch.arange(pilots.numel(), device=pilots.device), target, way)
-                    e = None if edge is None else edge[:, scm.instances.edge_id]
-                    n = None if node is None else node[:, scm.instances.node_id]
-                with torch.no_grad():
-                    if bool(close(scm.outcome(e, n), expected, self.config).all()):
-                        return way
+                    found = self._together_and_alone(pilots, way, edge, node)
+                if bool(close(found, expected, self.config).all()):
+                    return way
             except CANNOT_BE_CUT:
                 continue
         return PLAIN
+
+    @torch.no_grad()
+    def _together_and_alone(self, pilots: Tensor, way: Way, edge: Tensor | None, node: Tensor | None) -> Tensor:
+        """Outputs of the pilots in worlds of the whole graph; NaN for one that is not the same in company and alone."""
+
+        def outcome(row: Tensor) -> Tensor:
+            scm = self._cut(row, torch.arange(row.numel(), device=row.device), torch.zeros_like(row), way)
+            here = scm.instances
+            return scm.outcome(
+                None if edge is None else edge[:, here.edge_id], None if node is None else node[:, here.node_id]
+            )
+
+        together = outcome(pilots)
+        alone = torch.cat([outcome(pilots[n : n + 1]) for n in range(pilots.numel())], 1)
+        same = close(alone, together, self.config)
+        return together.masked_fill(~same.view(1, -1, *[1] * (together.dim() - 2)), float("nan"))
 
     def _ways(self) -> Sequence[Way]:
         if not self.traced:
@@ -262,12 +278,14 @@ class Source:
     def _pilots(self) -> Tensor:
         """A few rows: where most arrives, and two more."""
         number = self.output.size(0)
-        if self.outputs is not Role.NODE:
-            return torch.unique(torch.tensor([0, number // 2, number - 1], device=self.inputs.x.device))
-        degree = self.neighbours.ptr.diff()
-        busy = (degree > 0).nonzero().flatten()
-        some = busy if busy.numel() else torch.arange(number, device=degree.device)
-        return torch.unique(torch.stack([degree.argmax(), some[some.numel() // 2], some[-1]]))
+        rows = torch.tensor([0, number // 2, number - 1], device=self.inputs.x.device)
+        if self.outputs is Role.NODE:
+            degree = self.neighbours.ptr.diff()
+            busy = (degree > 0).nonzero().flatten()
+            if busy.numel():
+                rows = torch.stack([degree.argmax(), busy[busy.numel() // 2], busy[-1]])
+        pilots: Tensor = torch.unique(rows)
+        return pilots
 
     # --- instances -------------------------------------------------------------------------------------------------------
 
@@ -387,13 +405,16 @@ def graph_scms(
 
 
 def random_worlds(instances: Instances, edges: bool, nodes: bool) -> tuple[Tensor | None, Tensor | None]:
-    """Two worlds with random weights of edges [2, E] and nodes [2, N, 1], the same at every call."""
+    """Three worlds with weights of edges [3, E] and nodes [3, N, 1]: almost all kept, almost nothing, and any."""
     rng, device = torch.Generator().manual_seed(0), instances.x.device
     dtype = instances.x.dtype if instances.x.is_floating_point() else torch.get_default_dtype()
-    edge = torch.rand(2, instances.num_edges, generator=rng, dtype=dtype).to(device) if edges else None
+
+    def draw(*shape: int) -> Tensor:
+        u = torch.rand(3, *shape, generator=rng, dtype=dtype)
+        return torch.stack([1 - 0.1 * u[0], 0.1 * u[1], u[2]]).to(device)
+
     masked = nodes and instances.x.is_floating_point() and instances.x.dim() == 2
-    node = torch.rand(2, instances.num_nodes, 1, generator=rng, dtype=dtype).to(device) if masked else None
-    return edge, node
+    return draw(instances.num_edges) if edges else None, draw(instances.num_nodes, 1) if masked else None
 
 
 def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
