@@ -1,0 +1,418 @@
+"""Metrics that ask the model: all instances of a call share forward passes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain.config import ModelMode, ModelReturnType
+
+from nseg.complement import uniform
+from nseg.errors import InputError
+from nseg.instances import Inputs, Role, whole
+from nseg.many import explain_many
+from nseg.metrics import scores
+from nseg.scm import PLAIN, Scm, Way, borrowed, predicted_class, probability, uncompiled
+from nseg.source import CANNOT_BE_CUT, Source, checked_inputs, graph_scms
+
+Masks = Literal["soft", "hard"] | float
+Intervention = Literal["mask", "remove"]
+Pair = tuple[Tensor | None, Tensor | None]
+"""Edge and node mask of one explanation."""
+
+TENTHS = tuple(t / 10 for t in range(10))
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Necessity and sufficiency of explanations, with what they were measured on.
+
+    Args:
+        fid_plus, fid_minus, charact: by label.
+        fid_plus_probability, fid_minus_probability: by probability.
+        pns, pn, ps: mean lower bounds of the literal complement.
+        sparsity: mean share of the elements within reach that is left out; never read charact without it.
+        masks: ``"soft"``, ``"hard"`` or the threshold of the masks.
+        intervention: ``"mask"`` weighs messages, ``"remove"`` deletes edges.
+        instances: how many.
+    """
+
+    fid_plus: float
+    fid_minus: float
+    charact: float
+    fid_plus_probability: float
+    fid_minus_probability: float
+    pns: float
+    pn: float
+    ps: float
+    sparsity: float
+    masks: str
+    intervention: str
+    instances: int
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Fidelity along a threshold or a sparsity.
+
+    Args:
+        along: ``"threshold"`` or ``"sparsity"``.
+        at: the values of it, [T].
+        fid_plus, fid_minus, charact, sparsity: by label at each, [T].
+        area: mean height of charact over the range.
+        intervention: how worlds were made.
+    """
+
+    along: str
+    at: Tensor
+    fid_plus: Tensor
+    fid_minus: Tensor
+    charact: Tensor
+    sparsity: Tensor
+    area: float
+    intervention: str
+
+
+class Judge:
+    """Measures explanations of one model.
+
+    Args:
+        explainer: the explainer that made them, or any for the same model and masks.
+        data: the graph, or the graphs, that were explained.
+        explanations: one, or what :func:`nseg.explain_many` gave.
+
+    The target of fidelity is the predicted class, or the given one where a phenomenon is explained.
+    """
+
+    def __init__(
+        self, explainer: Explainer, data: Data | Sequence[Data], explanations: Explanation | Sequence[Explanation]
+    ) -> None:
+        found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+        if not found or any("output_id" not in one for one in found):
+            raise InputError(
+                "A judge needs explanations of explain_many, which say what they explain (got none, or others). "
+                "Use explain_many(explainer, data, index=[...]) also for one."
+            )
+        self.explainer, self.found = explainer, found
+        self.model, self.config = uncompiled(explainer.model), explainer.model_config
+        self.edges = found[0].get("edge_mask") is not None
+        self.nodes = found[0].get("node_mask") is not None
+        with borrowed(self.model), torch.no_grad():
+            self.parts = self._parts(data)
+            self.output = self._gather([scm.outcome()[0] for _, scm in self.parts])  # [B, C]
+        self.target = self._gather([scm.instances.target for _, scm in self.parts])
+        self.label = predicted_class(self.output, self.config)
+
+    def _parts(self, data: Data | Sequence[Data]) -> list[tuple[Tensor, Scm]]:
+        ids = [int(one.output_id) for one in self.found]
+        level = self.config.task_level
+        names = self.found[0]._model_args
+        if isinstance(data, Data):
+            kwargs = {name: data[name] for name in names if name in data}
+            if level.value == "edge" and not kwargs and self.found[0].index is not None:
+                raise InputError("Links are judged on graphs that hold their pairs (got none). Set data.edge_label_index.")
+            source = Source(
+                self.model,
+                self.config,
+                checked_inputs(self.model, data.x, data.edge_index, kwargs, level),
+                self.edges,
+                self.nodes,
+            )
+            row = source.rows(ids)
+            return list(source.scms(row, torch.arange(len(ids)), self._classes()))
+        graphs = [self._alone(one) for one in self.found]
+        output = torch.cat(
+            [
+                one.prediction if one.prediction is not None else self._say(g)
+                for one, g in zip(self.found, graphs, strict=True)
+            ]
+        )
+        return list(graph_scms(self.model, self.config, graphs, output, self._classes(), self.edges, self.nodes))
+
+    def _classes(self) -> Tensor:
+        return torch.cat([one.target if one.index is None else one.target[one.index] for one in self.found])
+
+    def _alone(self, one: Explanation) -> Inputs:
+        kwargs = {name: one[name] for name in one._model_args}
+        return checked_inputs(self.model, one.x, one.edge_index, kwargs, self.config.task_level)
+
+    def _say(self, inputs: Inputs) -> Tensor:
+        output: Tensor = self.model(inputs.x, inputs.edge_index, **inputs.kwargs)
+        return output
+
+    def _gather(self, values: list[Tensor]) -> Tensor:
+        """Values of all parts in the order of the explanations."""
+        order = torch.cat([which for which, _ in self.parts])
+        return torch.cat(values)[torch.argsort(order)]
+
+    # --- masks -----------------------------------------------------------------------------------------------------------
+
+    def masks(self, kind: Masks) -> list[Pair]:
+        """Edge and node mask of each explanation, soft or hard."""
+        return [(self._mask(one, "edge_mask", kind), self._mask(one, "node_mask", kind)) for one in self.found]
+
+    @staticmethod
+    def _mask(one: Explanation, name: str, kind: Masks) -> Tensor | None:
+        soft: Tensor | None = one.get(name)
+        if soft is None:
+            return None
+        if kind == "soft":
+            return soft
+        if kind == "hard":
+            if one.get("hard_" + name) is None:
+                raise InputError("These explanations have no hard masks (got soft ones). Give a threshold: masks=0.5.")
+            hard: Tensor = one["hard_" + name].to(soft.dtype)
+            return hard
+        return (soft > float(kind)).to(soft.dtype)
+
+    def _packed(self, masks: list[Pair], which: Tensor, scm: Scm) -> Pair:
+        """Masks of some explanations in the order of a causal model's edges and nodes."""
+        edge, node, instances = [], [], scm.instances
+        for b, number in enumerate(which.tolist()):
+            one, (e, n) = self.found[number], masks[number]
+            if e is not None:
+                edge.append(e[torch.searchsorted(one.edge_id, instances.edge_id[instances.members(Role.EDGE, b)])])
+            if n is not None:
+                ids = instances.node_id[instances.members(Role.NODE, b)]
+                node.append(n.expand(ids.numel(), -1) if n.size(0) == 1 else n[torch.searchsorted(one.node_id, ids)])
+        return torch.cat(edge) if edge else None, torch.cat(node) if node else None
+
+    # --- worlds ----------------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def outcome(
+        self,
+        masks: list[Pair],
+        worlds: Callable[[Tensor, Tensor, str], Tensor] | None = None,
+    ) -> Tensor:
+        """The model's output in the factual and the complement world of each mask, [2, B, C].
+
+        Args:
+            masks: edge and node mask of each explanation.
+            worlds: makes other worlds [K, m] of a packed mask, keys of its elements and what they are; then [K, B, C].
+        """
+        parts = []
+        with borrowed(self.model):
+            for which, scm in self.parts:
+                edge, node = self._packed(masks, which, scm)
+                if worlds is None:
+                    e = None if edge is None else torch.stack([edge, 1 - edge])
+                    n = None if node is None else torch.stack([node, 1 - node])
+                else:
+                    keys = torch.arange(len(edge) if edge is not None else 0)
+                    e = None if edge is None else worlds(edge, keys, "edge")
+                    n = None if node is None else worlds(node.flatten(), torch.arange(node.numel()), "node")
+                    n = None if n is None else n.view(len(n), *node.shape)  # type: ignore[union-attr]
+                parts.append(scm.outcome(e, n))
+        order = torch.argsort(torch.cat([which for which, _ in self.parts]))
+        return torch.cat(parts, 1)[:, order]
+
+    @torch.no_grad()
+    def removed(self, masks: list[Pair]) -> Tensor:
+        """The same with edges deleted instead of messages weighed, [2, B, C]; masks must be hard."""
+        if any(e is not None and bool(((e > 0) & (e < 1)).any()) for e, _ in masks):
+            raise InputError(
+                "Edges are removed or not, so masks must be hard (got soft ones). Use masks='hard' or a threshold."
+            )
+        worlds = []
+        with borrowed(self.model):
+            for complement in (False, True):
+                graphs = [self._cut(one, m, complement) for one, m in zip(self.found, masks, strict=True)]
+                worlds.append(self._plain(graphs))
+        return torch.stack(worlds)
+
+    def _cut(self, one: Explanation, masks: Pair, complement: bool) -> Inputs:
+        edge, node = masks
+        inputs = self._alone(one)
+        roles = {name: inputs.roles(name)[0] for name in inputs.kwargs}
+        if edge is not None:
+            keep = (edge > 0.5) != complement
+            kwargs = {k: v[keep] if roles[k] is Role.EDGE else v for k, v in inputs.kwargs.items()}
+            inputs = replace(inputs, edge_index=inputs.edge_index[:, keep], kwargs=kwargs)
+        if node is not None:
+            inputs = replace(inputs, x=inputs.x * (1 - node if complement else node))
+        return inputs
+
+    def _plain(self, graphs: list[Inputs]) -> Tensor:
+        """The model's output for each explained row of changed graphs, together where that is exact."""
+        outputs = {"node": Role.NODE, "graph": Role.GRAPH, "edge": Role.PAIR}[self.config.task_level.value]
+        zero = torch.zeros(1, dtype=torch.long)
+        rows = [zero if one.index is None else one.index for one in self.found]
+        joint = Way(planned=False, constants=False, hollow=False)
+
+        def together(some: list[Inputs]) -> Tensor:
+            instances = whole(some, outputs, rows, [zero] * len(some))
+            return Scm(self.model, self.config, instances, joint).outcome()[0]
+
+        try:
+            here = together([self._alone(one) for one in self.found])
+            if bool(torch.isclose(here, self.output, rtol=1e-3, atol=1e-3).all()):
+                return together(graphs)
+        except CANNOT_BE_CUT:
+            pass
+        single = [whole([g], outputs, [r], [zero]) for g, r in zip(graphs, rows, strict=True)]
+        return torch.cat([Scm(self.model, self.config, one, PLAIN).outcome()[0] for one in single])
+
+    # --- metrics -----------------------------------------------------------------------------------------------------------
+
+    def fidelity(self, masks: Masks = "soft", intervention: Intervention = "mask") -> Fidelity:
+        """Fid+, Fid-, charact, by label and by probability, with the bounds and the sparsity."""
+        return self._fidelity(self.masks(masks), str(masks), intervention)
+
+    def _fidelity(self, masks: list[Pair], kind: str, intervention: str) -> Fidelity:
+        factual, complement = self.removed(masks) if intervention == "remove" else self.outcome(masks)
+        p, p_f, p_c = (probability(o, self.target, self.config) for o in (self.output, factual, complement))
+        plus, minus = self._changed(complement), self._changed(factual)
+        gap = (p_f - p_c).clamp_min(0)
+        return Fidelity(
+            fid_plus=float(plus),
+            fid_minus=float(minus),
+            charact=float(scores.charact(plus, minus)),
+            fid_plus_probability=float(scores.fid_plus_probability(p, p_c)),
+            fid_minus_probability=float(scores.fid_minus_probability(p, p_f)),
+            pns=float(gap.mean()),
+            pn=float((gap / p_f.clamp_min(1e-12)).mean()),
+            ps=float((gap / (1 - p_c).clamp_min(1e-12)).mean()),
+            sparsity=float(self.sparsity(masks).mean()),
+            masks=kind,
+            intervention=intervention,
+            instances=len(self.found),
+        )
+
+    def _changed(self, output: Tensor) -> Tensor:
+        """Share of instances whose class is not what it was; |right before - right after| for a phenomenon."""
+        after = predicted_class(output, self.config)
+        if self.explainer.explanation_type.value == "model":
+            return scores.fid_plus(self.label, after)
+        return ((self.label == self.target).float() - (after == self.target).float()).abs().mean()
+
+    def sparsity(self, masks: list[Pair]) -> Tensor:
+        """Share of the edges within reach (or nodes, where only they are masked) that each explanation leaves out, [B]."""
+        values = []
+        for one, (edge, node) in zip(self.found, masks, strict=True):
+            if edge is not None:
+                reached = one.get("reached")
+                values.append(scores.sparsity(edge if reached is None else edge[reached]))
+            else:
+                assert node is not None
+                values.append(scores.sparsity(node))
+        return torch.stack(values)
+
+    def thresholds(self, at: Sequence[float] = TENTHS[1:], intervention: Intervention = "mask") -> Curve:
+        """Fidelity of masks cut at each threshold (Fig. 4 of the paper)."""
+        return self._curve("threshold", [self.masks(t) for t in at], at, intervention)
+
+    def sparsities(self, at: Sequence[float] = TENTHS, intervention: Intervention = "mask") -> Curve:
+        """Fidelity of the highest elements of each mask, so many that a given share of those within reach is left out."""
+
+        def top(one: Explanation, mask: Tensor | None, share: float) -> Tensor | None:
+            if mask is None:
+                return None
+            flat, reached = mask.flatten(), one.get("reached")
+            within = int(reached.sum()) if reached is not None and mask.dim() == 1 else flat.numel()
+            keep = torch.zeros_like(flat)
+            keep[torch.argsort(flat, descending=True, stable=True)[: round((1 - share) * within)]] = 1
+            return keep.view_as(mask)
+
+        masks = [
+            [(top(one, e, share), top(one, n, share)) for one, (e, n) in zip(self.found, self.masks("soft"), strict=True)]
+            for share in at
+        ]
+        return self._curve("sparsity", masks, at, intervention)
+
+    def _curve(self, along: str, masks: list[list[Pair]], at: Sequence[float], intervention: str) -> Curve:
+        found = [self._fidelity(m, along, intervention) for m in masks]
+        x = torch.tensor(list(at), dtype=torch.double)
+        columns = {k: torch.tensor([getattr(f, k) for f in found]) for k in ("fid_plus", "fid_minus", "charact", "sparsity")}
+        return Curve(along, x, **columns, area=scores.area(x, columns["charact"]), intervention=intervention)
+
+    def robust_fidelity(
+        self, alpha1: float = 0.1, alpha2: float = 0.9, samples: int = 20, masks: Masks = "hard", seed: int = 0
+    ) -> dict[str, float]:
+        r"""Fid+ and Fid- of worlds near the data: explanation edges go with chance alpha1, the others with chance alpha2.
+
+        .. math:: F_+ = 1[\hat y = y] - \mathbb{E}\,1[\hat y^{E \setminus r_1(S)} = y],\quad
+                  F_- = 1[\hat y = y] - \mathbb{E}\,1[\hat y^{E \setminus r_2(E \setminus S)} = y]
+
+        Zheng et al., *Towards Robust Fidelity for Evaluating Explainability of Graph Neural Networks*.
+        """
+
+        def worlds(mask: Tensor, keys: Tensor, kind: str) -> Tensor:
+            u = uniform(keys + (kind == "node") * (1 << 40), 2 * samples, (seed,), mask.dtype).T  # [2 S, m]
+            inside = mask > 0.5
+            without = torch.where(inside, (u[:samples] >= alpha1).to(mask.dtype), torch.ones_like(u[:samples]))
+            alone = torch.where(inside, torch.ones_like(u[samples:]), (u[samples:] >= alpha2).to(mask.dtype))
+            return torch.cat([without, alone])
+
+        output = self.outcome(self.masks(masks), worlds)
+        same = (torch.stack([predicted_class(o, self.config) for o in output]) == self.label).float()
+        plus, minus = float(1 - same[:samples].mean()), float(1 - same[samples:].mean())
+        value = float(scores.charact(torch.tensor(plus), torch.tensor(minus)))
+        return {
+            "fid_plus": plus,
+            "fid_minus": minus,
+            "charact": value,
+            "alpha1": alpha1,
+            "alpha2": alpha2,
+            "samples": samples,
+        }
+
+    def unfaithfulness(self, masks: Masks = "soft") -> Tensor:
+        """How far each explanation alone moves the whole prediction, [B]."""
+        factual = self.outcome(self.masks(masks))[0]
+        return scores.unfaithfulness(self._distribution(self.output), self._distribution(factual))
+
+    def _distribution(self, output: Tensor) -> Tensor:
+        """Probabilities of all classes, [B, C]."""
+        if self.config.mode is ModelMode.binary_classification:
+            p = output.sigmoid() if self.config.return_type is ModelReturnType.raw else output
+            return torch.stack([1 - p, p], -1)
+        if self.config.return_type is ModelReturnType.raw:
+            return output.softmax(-1)
+        return output.exp() if self.config.return_type is ModelReturnType.log_probs else output
+
+
+# --- stability -----------------------------------------------------------------------------------------------------------
+
+
+def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
+    """Mean Jaccard index of the hard edge masks over pairs of runs, of each instance, [B]; higher is steadier.
+
+    Args:
+        runs: explanations of the same instances, e.g. by several seeds.
+    """
+    values = []
+    for versions in zip(*runs, strict=True):
+        name = "hard_edge_mask" if versions[0].get("hard_edge_mask") is not None else "hard_node_mask"
+        pairs = [scores.jaccard(a[name], b[name]) for a, b in combinations(versions, 2)]
+        values.append(sum(pairs) / len(pairs))
+    return torch.tensor(values)
+
+
+def perturbed_stability(
+    explainer: Explainer, data: Data, index: Any, noise: float = 0.01, times: int = 3, seed: int = 0
+) -> Tensor:
+    """Stability under small Gaussian noise on the features, of each instance whose class the noise leaves, [B]; else NaN."""
+    rng = torch.Generator().manual_seed(seed)
+    runs = [explain_many(explainer, data, index)]
+    for _ in range(times):
+        other = data.clone()
+        other.x = data.x + noise * torch.randn(data.x.shape, generator=rng, dtype=data.x.dtype)
+        runs.append(explain_many(explainer, other, index))
+    same = torch.tensor(
+        [
+            all(int(one.target[one.index]) == int(versions[0].target[versions[0].index]) for one in versions)
+            for versions in zip(*runs, strict=True)
+        ]
+    )
+    return torch.where(same, stability(runs), torch.nan)
+
+
+stability.unit, stability.better = "Jaccard index", "higher"  # type: ignore[attr-defined]
+perturbed_stability.unit, perturbed_stability.better = "Jaccard index", "higher"  # type: ignore[attr-defined]

@@ -1,0 +1,103 @@
+"""Networks, training and weights."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from nseg.datasets import NAMES, load
+from nseg.errors import InputError
+from nseg.models import ARCHITECTURES, build, manifest, pretrained, read_weights, recipe, train
+from nseg.models.weights import FOLDER
+
+PAPER = {
+    "ba-shapes": 0.957,
+    "tree-cycles": 0.903,
+    "tree-grid": 0.927,
+    "ba-2motif": 1.0,
+    "mutagenicity": 0.761,
+    "msrc-21": 0.983,
+}
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("level", ["node", "graph"])
+def test_networks_have_the_papers_layers(architecture: str, level: str) -> None:
+    model = build(architecture, 7, 3, level)
+    widths = [p.shape for name, p in model.named_parameters() if name.endswith("weight")]
+    assert [w[0] for w in widths if w[0] in (16, 32)][:1] == [16]
+    assert len(model.convs) == 3
+    assert model.classify.weight.shape == (3, 16)
+    x, edge_index = torch.rand(5, 7), torch.tensor([[0, 1, 2], [1, 2, 0]])
+    batch = torch.tensor([0, 0, 0, 1, 1])
+    assert model(x, edge_index, batch).shape == ((5, 3) if level == "node" else (2, 3))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_training_is_seeded_learns_and_leaves_the_random_state(architecture: str) -> None:
+    data, how = load("tree-cycles"), recipe("tree-cycles", epochs=60, lr=0.01)
+    state = torch.get_rng_state()
+    one, two = train(data, architecture, how), train(data, architecture, how)
+    assert torch.equal(state, torch.get_rng_state())
+    for a, b in zip(one.model.state_dict().values(), two.model.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    assert one.accuracy["all"] > 0.8
+    assert not one.model.training
+    json.dumps(one.record())
+
+
+def test_training_stops_when_it_no_longer_helps() -> None:
+    done = train(load("tree-cycles"), "gcn", recipe("tree-cycles", epochs=400, patience=5, lr=0.05))
+    assert done.epochs < 400
+    assert done.epochs - done.best_epoch == 5
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_all_twelve_networks_ship(name: str, architecture: str) -> None:
+    entry = manifest()[f"{name}/{architecture}"]
+    assert {"recipe", "split", "accuracy", "versions", "sha256", "command"} <= entry.keys()
+    assert hashlib.sha256((FOLDER / entry["file"]).read_bytes()).hexdigest() == entry["sha256"]
+    model = pretrained(name, architecture)
+    assert not model.training
+    if architecture == "gcn":
+        assert entry["accuracy"]["test"] >= PAPER[name] - 0.03
+    if name in ("ba-shapes", "tree-cycles", "tree-grid"):
+        (graph,) = load(name).graphs
+        right = float((model(graph.x, graph.edge_index).argmax(-1) == graph.y).float().mean())
+        assert right == pytest.approx(entry["accuracy"]["all"], abs=1e-4)
+    elif name == "ba-2motif":
+        some = load(name).graphs[::50]
+        right = sum(int(model(g.x, g.edge_index).argmax()) == int(g.y) for g in some) / len(some)
+        assert right >= 0.9
+
+
+def test_unknown_names_get_a_sentence() -> None:
+    with pytest.raises(InputError, match=r"Known: .*tree-grid/gin"):
+        pretrained("tree-grid", "gat")
+    with pytest.raises(InputError, match="Known: gcn, gin"):
+        build("gat", 1, 2, "node")
+
+
+def test_a_users_weights_are_read_without_pickle(tmp_path) -> None:
+    model = build("gin", 4, 2, "node")
+    save_file(model.state_dict(), tmp_path / "a.safetensors")
+    torch.save(model.state_dict(), tmp_path / "b.pt")
+    for name in ("a.safetensors", "b.pt"):
+        build("gin", 4, 2, "node").load_state_dict(read_weights(tmp_path / name))
+
+    class Evil:
+        def __reduce__(self):
+            return (print, ("run by a pickle",))
+
+    (tmp_path / "evil.pt").write_bytes(pickle.dumps(Evil()))
+    torch.save(model, tmp_path / "whole.pt")
+    (tmp_path / "text.safetensors").write_text("no")
+    for name in ("evil.pt", "whole.pt", "text.safetensors", "missing.pt"):
+        with pytest.raises(InputError):
+            read_weights(tmp_path / name)
