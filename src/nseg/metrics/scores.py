@@ -82,7 +82,7 @@ def fid_minus_probability(p: Tensor, p_factual: Tensor) -> Tensor:
 
 @metric("share", "lower")
 def unfaithfulness(probabilities: Tensor, factual: Tensor) -> Tensor:
-    r"""How far the explanation alone moves the prediction, :math:`1 - \exp(-\mathrm{KL}(\hat y \,\|\, \hat y^{M}))`, [B].
+    r"""How far the explanation alone moves the prediction, :math:`1 - \exp(-\mathrm{KL}(\hat y^{M} \,\|\, \hat y))`, [B].
 
     Takes probabilities of all classes, of both for a binary model; PyG's takes a softmax over one column there, which is
     always 1, and so always gives 0.
@@ -95,8 +95,8 @@ def unfaithfulness(probabilities: Tensor, factual: Tensor) -> Tensor:
     tensor([0.])
     """
     tiny = torch.finfo(probabilities.dtype).tiny
-    ratio = probabilities.clamp_min(tiny).log() - factual.clamp_min(tiny).log()
-    return 1 - torch.exp(-(probabilities * ratio).sum(-1).clamp_min(0))
+    ratio = factual.clamp_min(tiny).log() - probabilities.clamp_min(tiny).log()
+    return 1 - torch.exp(-(factual * ratio).sum(-1).clamp_min(0))
 
 
 # --- size and shape ----------------------------------------------------------------------------------------------------
