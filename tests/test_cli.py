@@ -2,34 +2,137 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
-from typer.testing import CliRunner
+import pytest
+import torch
+from torch_geometric.data import Data
+from typer.testing import CliRunner, Result
+from zoo import NODE_MODELS, explainer, graph, seeded
 
-from nseg import __version__
+from nseg import NSEG, InputError, __version__, explain_many, store
 from nseg.cli import READING, app
+
+USERS_MODEL = """
+import torch
+from torch_geometric.nn import GCNConv
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(4, 3)
+
+    def forward(self, x, edge_index):
+        return self.conv(x, edge_index)
+
+def build():
+    torch.manual_seed(0)
+    return Net()
+"""
+
+
+def call(*words: str) -> Result:
+    result = CliRunner().invoke(app, list(words))
+    if result.exception and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
 
 
 def test_demo_prints_a_readable_table() -> None:
-    result = CliRunner().invoke(app, ["demo", "--members", "3"])
-    assert result.exit_code == 0, result.output
-    for column in ("member", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept"):
-        assert column in result.output
-    rows = re.findall(r"│ +(\d+) +│ +\d+ +│ +([\d.]+) +│ +([\d.]+) +│ +([\d.]+) +│", result.output)
-    assert [row[0] for row in rows] == ["0", "1", "2"]
+    output = call("demo", "--instances", "3").output
+    for column in ("instance", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept"):
+        assert column in output
+    rows = re.findall(r"│ +(\d+) +│ +[\w ]+ +│ +([\d.]+) +│ +([\d.]+) +│ +([\d.]+) +│", output)
+    assert [row[0] for row in rows] == ["300", "433", "566"]
     for _, factual, complement, pns in rows:
         assert abs(max(0, float(factual) - float(complement)) - float(pns)) < 0.002
-    assert READING[:60] in " ".join(result.output.split())
+    assert READING[:60] in " ".join(output.split())
 
 
-def test_it_runs_from_a_shell_and_says_what_is_wrong() -> None:
+def test_it_runs_from_a_shell_and_says_what_is_wrong(tmp_path: Path) -> None:
     run = [sys.executable, "-c", "from nseg.cli import run; run()"]
     version = subprocess.run([*run, "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.strip() == f"nseg {__version__}"
-    wrong = subprocess.run([*run, "demo", "--members", "99"], capture_output=True, text=True, check=False)
+    wrong = subprocess.run([*run, "explain", "ba-shape"], capture_output=True, text=True, check=False)
     assert wrong.returncode == 2
-    assert "--members" in re.sub(r"\x1b\[[0-9;]*m", "", wrong.stderr)
-    presets = subprocess.run([*run, "list"], capture_output=True, text=True, check=True)
-    assert "tree-grid" in presets.stdout
+    assert wrong.stderr.startswith("nseg: There is no dataset of that name (got 'ba-shape'). Known: ba-shapes")
+
+
+def test_list_shows_all_there_is() -> None:
+    output = call("list").output
+    for word in ("ba-2motif", "msrc-21", "nseg, paper, tree-grid (ef)", "fid_plus", "roc_auc", "higher", "lower"):
+        assert word in output
+
+
+@pytest.mark.parametrize("masks", ["e", "f", "ef"])
+def test_explain_a_dataset_and_store_it(tmp_path: Path, masks: str) -> None:
+    out = tmp_path / "out"
+    output = call("explain", "tree-cycles", "--index", "511:515", "--masks", masks, "--out", str(out)).output
+    assert "4 explained" in output
+    assert "sparsity" in output
+    assert "random, hard" in output
+    found, manifest = store.read(out)
+    assert [one.output_id for one in found] == [511, 512, 513, 514]
+    assert manifest["dataset"] == "tree-cycles"
+    assert manifest["settings"]["seed"] == 0
+    assert manifest["metrics"]["explanation, hard"]["sparsity"] >= 0
+    assert sorted(p.name for p in out.iterdir()) == ["explanations.parquet", "manifest.json"]
+
+
+def test_explain_graphs_with_the_papers_settings(tmp_path: Path) -> None:
+    output = call("explain", "ba-2motif", "--arch", "gin", "--index", "3,500", "--objective", "ps", "--paper").output
+    assert "2 explained" in output
+    assert "objective='ps'" in output
+
+
+def test_explain_a_users_own_model(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(USERS_MODEL)
+    data = graph()
+    torch.save(Data(x=data.x, edge_index=data.edge_index), tmp_path / "graph.pt")
+    mine = f"{tmp_path / 'mine.py'}:build"
+    where = ("--data", str(tmp_path / "graph.pt"))
+    assert "3 explained" in call("explain", "--model", mine, *where, "--index", "1,5,7").output
+    assert "24 explained" in call("explain", "--model", mine, *where).output
+    (tmp_path / "bad.pt").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    for words, message in (
+        (("explain", "--model", mine), "needs --data"),
+        (("explain",), "Say what to explain"),
+        (("explain", "--model", f"{tmp_path}/none.py:build", *where), "with a file that exists"),
+        (("explain", "--model", mine[:-5] + "make", *where), "must define make"),
+        (("explain", "--model", mine, "--data", str(tmp_path / "bad.pt")), "must hold a PyG Data"),
+        (("explain", "--model", mine, *where, "--index", "a"), "must look like"),
+        (("explain", "--model", mine, *where, "--masks", "x"), "masks must be"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call(*words)
+
+
+def test_train_and_store(tmp_path: Path) -> None:
+    output = call("train", "tree-cycles", "--arch", "gin", "--epochs", "3", "--out", str(tmp_path)).output
+    assert "accuracy train" in output
+    record = json.loads((tmp_path / "manifest.json").read_text())
+    assert record["recipe"]["epochs"] == 3
+    assert (tmp_path / "model.safetensors").stat().st_size > 1000
+
+
+def test_what_is_stored_is_what_was_found(tmp_path: Path) -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph()
+    for node in ("object", "attributes", "common_attributes"):
+        found = explain_many(explainer(model, NSEG(steps=3), edge_mask_type="object", node_mask_type=node), data, [3, 5])
+        store.write(tmp_path, found, {"a": 1})
+        again, manifest = store.read(tmp_path)
+        assert manifest["a"] == 1
+        for one, other in zip(found, again, strict=True):
+            for name in store.TENSORS:
+                assert torch.equal(one[name], other[name]), name
+            assert (one.pns, one.output_id) == (other.pns, other.output_id)
+            assert int(other.target) == int(one.target[one.index])
+    with pytest.raises(InputError, match="must hold explanations"):
+        store.read(tmp_path / "none")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="must be a folder"):
+        store.write(tmp_path / "file", found, {})

@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import math
 import sys
 import time
-from typing import Annotated
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
 
+import torch
 import typer
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
+from torch_geometric.data.storage import GlobalStorage
 from torch_geometric.explain import Explanation
 
-from nseg import NSEG, Explainer, NsegError, __version__, explain_many
-from nseg.demo import trained_on_karate_club
+from nseg import NSEG, Explainer, InputError, NsegError, __version__, datasets, explain_many, metrics, models, store
+from nseg.models.weights import write_weights
 from nseg.presets import PAPER
 
 app = typer.Typer(
     help="Necessary and sufficient explanations for graph neural networks.",
     no_args_is_help=True,
-    pretty_exceptions_show_locals=False,
+    pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 READING = (
-    "How to read it: keep only the ties of an explanation and the model gives the member's community with probability "
-    "'p factual'; take just them away and it gives it with 'p complement'. PNS, at least the difference of the two, is high "
-    "when the ties are both necessary (PN) and sufficient (PS) for the prediction."
+    "How to read it: keep only the edges of an explanation and the model gives the class with probability 'p factual'; take "
+    "just them away and it gives it with 'p complement'. PNS, at least the difference of the two, is high when these edges "
+    "are both necessary (PN) and sufficient (PS) for the prediction."
 )
+
+
+def console() -> Console:
+    """Standard output, at a fixed width where it is not a terminal."""
+    return Console(width=None if sys.stdout.isatty() else 110)
 
 
 def version(asked: bool) -> None:
@@ -40,58 +54,269 @@ def version(asked: bool) -> None:
 @app.callback()
 def main(
     _: Annotated[bool, typer.Option("--version", callback=version, is_eager=True, help="Show the version.")] = False,
+    threads: Annotated[int, typer.Option(min=1, help="Threads of torch; small graphs are fastest with one.")] = 1,
 ) -> None:
     """Necessary and sufficient explanations for graph neural networks."""
+    torch.set_num_threads(threads)
 
 
-def ties(found: Explanation, mask: Tensor) -> int:
-    """How many pairs of nodes the marked edges join, whichever way they run."""
-    return int(found.edge_index[:, mask].sort(0).values.unique(dim=1).size(1))
+# --- demo ----------------------------------------------------------------------------------------------------------------
 
 
 @app.command()
 def demo(
-    members: Annotated[int, typer.Option(min=1, max=34, help="How many members of the club to explain.")] = 12,
-    seed: Annotated[int, typer.Option(help="Seed of training and explanation.")] = 0,
+    instances: Annotated[int, typer.Option(min=1, max=400, help="How many predictions to explain.")] = 10,
+    seed: Annotated[int, typer.Option(help="Seed of the explanation.")] = 0,
 ) -> None:
-    """Train a GCN on Zachary's karate club and explain its predictions."""
-    console = Console(width=None if sys.stdout.isatty() else 100)
-    model, data = trained_on_karate_club(seed)
-    right = float((model(data.x, data.edge_index).argmax(-1) == data.y).float().mean())
-    explainer = Explainer(
-        model,
-        NSEG(undirected=True, seed=seed),
-        explanation_type="model",
-        edge_mask_type="object",
-        model_config={"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"},
-    )
+    """Explain predictions of the pre-trained GCN on BA-Shapes, where the right answer is known: a house."""
+    data, model = datasets.load("ba-shapes"), models.pretrained("ba-shapes", "gcn")
+    explain = explainer(model, data.model_config, "e", NSEG(undirected=True, seed=seed))
+    nodes = data.instances[:: len(data.instances) // instances][:instances]
     began = time.perf_counter()
-    found = explain_many(explainer, data, range(members))
+    found = explain_many(explain, data.graphs[0], nodes)
     seconds = time.perf_counter() - began
-    table = Table(
-        "member", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept", title="Why this community?"
+    out = console()
+    right = models.manifest()["ba-shapes/gcn"]["accuracy"]["test"]
+    out.print(
+        f"A three-layer GCN, right on {right:.0%} of its test nodes; {len(found)} predictions explained in {seconds:.1f} s."
     )
+    out.print(predictions(data, found))
+    out.print(READING)
+    hits = float(metrics.accuracy(data, found).recall_at_k.mean())
+    out.print(f"The model was trained to find houses. The six best edges of a prediction hold {hits:.0%} of its own house.")
+
+
+def predictions(data: datasets.Benchmark, found: list[Explanation]) -> Table:
+    """One line per explanation."""
+    table = Table("instance", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept", title="Why this class?")
     for one in found:
         kept, reach = ties(one, one.hard_edge_mask), ties(one, one.reached)
         numbers = (one.p_factual, one.p_complement, one.pns, one.pn, one.ps)
-        label = int(one.target[one.index])
-        table.add_row(str(one.output_id), str(label), *(f"{n:.3f}" for n in numbers), f"{kept} of {reach}")
-    console.print(
-        f"A two-layer GCN, right on {right:.0%} of the club's 34 members; {len(found)} explained in {seconds:.1f} s."
+        label = data.class_names[int(one.target if one.get("index") is None else one.target[one.index])]
+        table.add_row(str(one.output_id), label, *(f"{n:.3f}" for n in numbers), f"{kept} of {reach}")
+    return table
+
+
+def ties(found: Explanation, mask: Tensor) -> int:
+    """How many pairs of nodes the marked edges join, whichever way they run."""
+    return int(torch.unique(found.edge_index[:, mask].sort(0).values, dim=1).size(1))
+
+
+# --- explain -------------------------------------------------------------------------------------------------------------
+
+
+def explainer(model: nn.Module, config: dict[str, str], masks: str, algorithm: NSEG) -> Explainer:
+    """An explainer of a model's own predictions."""
+    if masks not in ("e", "f", "ef"):
+        raise InputError(f"masks must be e (edges), f (nodes) or ef (both) (got {masks!r}).")
+    return Explainer(
+        model,
+        algorithm,
+        explanation_type="model",
+        edge_mask_type="object" if "e" in masks else None,
+        node_mask_type="object" if "f" in masks else None,
+        model_config=config,
     )
-    console.print(table)
-    console.print(READING)
+
+
+@app.command()
+def explain(
+    dataset: Annotated[str | None, typer.Argument(help=f"One of {', '.join(datasets.NAMES)}; none with --model.")] = None,
+    arch: Annotated[str, typer.Option(help="gcn or gin: which pre-trained network to explain.")] = "gcn",
+    objective: Annotated[str, typer.Option(help="pns, pn (necessity only) or ps (sufficiency only).")] = "pns",
+    masks: Annotated[str, typer.Option(help="e (edges), f (nodes) or ef (both jointly).")] = "e",
+    index: Annotated[
+        str | None, typer.Option(help="What to explain: 7, 3,5,9 or 300:700; the paper's instances if none.")
+    ] = None,
+    paper: Annotated[bool, typer.Option(help="Use the paper's settings for the dataset instead of the default.")] = False,
+    undirected: Annotated[bool, typer.Option(help="Give both directions of an edge one weight.")] = False,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal masks.")] = 0,
+    model: Annotated[str | None, typer.Option(help="Your own model instead: FILE.py:FUNCTION that returns it.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="Its weights: safetensors, or a saved state dictionary.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Your own graph, or list of graphs, written by torch.save.")] = None,
+    level: Annotated[str, typer.Option(help="node or graph: what your model classifies.")] = "node",
+    out: Annotated[Path | None, typer.Option(help="Folder for explanations.parquet and manifest.json.")] = None,
+    quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
+) -> None:
+    """Explain predictions, print how good the explanations are, and store them."""
+    if (dataset is None) == (model is None):
+        raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
+    settings: dict[str, Any] = {"seed": seed, "undirected": undirected}
+    if dataset is not None:
+        bench: datasets.Benchmark | None = datasets.load(dataset)
+        assert bench is not None
+        net: nn.Module = models.pretrained(dataset, arch)
+        config, graphs = bench.model_config, bench.graphs if bench.level == "graph" else bench.graphs[0]
+        chosen = bench.instances.tolist() if index is None else numbers(index)
+        key = f"{dataset}/{arch}"
+        source = {"dataset": dataset, "architecture": arch, "weights": models.manifest()[key]["sha256"]}
+        algorithm = NSEG.paper(dataset, masks, objective=objective, **settings) if paper else NSEG(objective, **settings)
+    else:
+        if data is None or paper:
+            raise InputError("--model needs --data, and --paper a dataset of the paper (got no data, or --paper).")
+        bench, net, graphs = None, own_model(str(model), weights), own_data(data)
+        config = {"mode": "multiclass_classification", "task_level": level, "return_type": "raw"}
+        chosen = list(range(rows(graphs, level))) if index is None else numbers(index)
+        source, algorithm = {"model": str(model), "data": str(data)}, NSEG(objective, **settings)
+    explain_ = explainer(net, config, masks, algorithm)
+    began = time.perf_counter()
+    found = explain_many(explain_, graphs, chosen, progress=False if quiet else None)
+    seconds = time.perf_counter() - began
+    measured = measure(explain_, graphs, bench, found)
+    console().print(
+        f"{len(found)} explained in {seconds:.1f} s ({seconds / len(found):.4f} s each), masks {masks}, {algorithm}."
+    )
+    console().print(scores_table(measured))
+    if out is not None:
+        manifest = {
+            **source,
+            "masks": masks,
+            "settings": algorithm.settings.as_plain_data(),
+            "instances": len(found),
+            "seconds": round(seconds, 3),
+            "metrics": measured,
+            "command": " ".join(["nseg", *sys.argv[1:]]),
+            "nseg": __version__,
+        }
+        store.write(out, found, manifest)
+        console().print(f"Stored in {out}: explanations.parquet, manifest.json.")
+
+
+def measure(
+    explain_: Explainer, graphs: Any, bench: datasets.Benchmark | None, found: list[Explanation]
+) -> dict[str, dict[str, float]]:
+    """Fidelity of soft and hard masks, and accuracy where ground truth is known, with trivial explanations beside them."""
+    rows = {}
+    for name, some in (("explanation", found), *((k, metrics.trivial(found, k)) for k in ("all", "none", "random"))):
+        judge = metrics.Judge(explain_, graphs, some)
+        for masks in ("soft", "hard"):
+            result = judge.fidelity(masks)
+            row = {k: getattr(result, k) for k in ("fid_plus", "fid_minus", "charact", "sparsity", "pns", "pn", "ps")}
+            if bench is not None and masks == "soft" and some[0].get("edge_mask") is not None:
+                accuracy = metrics.accuracy(bench, some)
+                row |= {k: metrics.summarise(getattr(accuracy, k))["mean"] for k in ("recall_at_k", "roc_auc")}
+            rows[f"{name}, {masks}"] = row
+    return rows
+
+
+def scores_table(measured: dict[str, dict[str, float]]) -> Table:
+    """Metrics of explanations, a line per kind of mask."""
+    columns = ("fid_plus", "fid_minus", "charact", "sparsity", "pns", "pn", "ps", "recall_at_k", "roc_auc")
+    heads = ("Fid+", "Fid-", "charact", "sparsity", "PNS", "PN", "PS", "Recall@K", "ROC-AUC")
+    table = Table("masks", *heads, title="Messages are weighed, not edges removed; sparsity is of the edges within reach")
+    for name, row in measured.items():
+        values = (row.get(c, float("nan")) for c in columns)
+        table.add_row(name, *("" if math.isnan(v) else f"{v:.3f}" for v in values))
+    return table
+
+
+def rows(graphs: Data | list[Data], level: str) -> int:
+    """How many outputs a model has for a user's data."""
+    return int(graphs.num_nodes) if isinstance(graphs, Data) and level == "node" else len(graphs)
+
+
+def numbers(text: str) -> list[int]:
+    """Row numbers from ``7``, ``3,5,9`` or ``300:700``.
+
+    >>> numbers("3,5:8")
+    [3, 5, 6, 7]
+    """
+    found: list[int] = []
+    try:
+        for part in text.split(","):
+            first, _, last = part.partition(":")
+            found += range(int(first), int(last)) if last else [int(first)]
+    except ValueError:
+        raise InputError(f"index must look like 7, 3,5,9 or 300:700 (got {text!r}).") from None
+    return found
+
+
+def own_model(place: str, weights: Path | None) -> nn.Module:
+    """A user's model from ``FILE.py:FUNCTION``, with weights if given."""
+    path, _, name = place.rpartition(":")
+    if not path or not Path(path).is_file():
+        raise InputError(f"--model must be FILE.py:FUNCTION with a file that exists (got {place!r}).")
+    spec = importlib.util.spec_from_file_location("nseg_users_model", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    build: Callable[[], nn.Module] | None = getattr(module, name, None)
+    if not callable(build):
+        raise InputError(f"{path} must define {name}() that returns the model (it does not).")
+    model = build()
+    if weights is not None:
+        model.load_state_dict(models.read_weights(weights))
+    return model.eval()
+
+
+def own_data(path: Path) -> Data | list[Data]:
+    """A user's graph or graphs, read without running any code in the file."""
+    if not path.is_file():
+        raise InputError(f"--data must be a file (got {path}, which is none). Write it with torch.save(data, path).")
+    try:
+        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+            loaded = torch.load(path, weights_only=True)
+    except Exception as error:
+        raise InputError(
+            f"{path.name} must hold a PyG Data object or a list of them (got something else: {type(error).__name__}). "
+            "Write it with torch.save(data, path)."
+        ) from error
+    good = isinstance(loaded, Data) or (isinstance(loaded, list) and all(isinstance(one, Data) for one in loaded))
+    if not good:
+        raise InputError(f"{path.name} must hold a PyG Data object or a list of them (got {type(loaded).__name__}).")
+    return loaded
+
+
+# --- train and list ------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def train(
+    dataset: Annotated[str, typer.Argument(help=f"One of {', '.join(datasets.NAMES)}.")],
+    arch: Annotated[str, typer.Option(help="gcn or gin.")] = "gcn",
+    seed: Annotated[int, typer.Option(help="Seed of split, start and order.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="At most this many; the paper's number if none.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder for model.safetensors and manifest.json.")] = None,
+) -> None:
+    """Train a network with the paper's hyper-parameters."""
+    bench = datasets.load(dataset)
+    how = models.recipe(dataset, seed=seed, **({} if epochs is None else {"epochs": epochs}))
+    done = models.train(bench, arch, how)
+    accuracy = ", ".join(f"{part} {value:.3f}" for part, value in done.accuracy.items())
+    console().print(f"{arch} on {dataset}: {done.epochs} epochs, best at {done.best_epoch}; accuracy {accuracy}.")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        digest = write_weights(done.model, out / "model.safetensors")
+        record = {"dataset": dataset, "architecture": arch, "sha256": digest, **done.record()}
+        (out / "manifest.json").write_text(json.dumps(record, indent=1) + "\n")
+        console().print(f"Stored in {out}: model.safetensors, manifest.json.")
 
 
 @app.command(name="list")
 def list_() -> None:
-    """Show the named settings of the paper."""
-    table = Table("dataset", "masks", "settings that differ from the default")
+    """Show datasets, models with their accuracy, methods and their settings, and metrics."""
+    table = Table("dataset", "explains", "GCN test accuracy", "GIN test accuracy", title="Datasets and pre-trained models")
+    entries = models.manifest()
+    levels = {"node": "nodes", "graph": "graphs"}
+    for name in datasets.NAMES:
+        accuracy = [f"{entries[f'{name}/{a}']['accuracy']['test']:.3f}" for a in models.ARCHITECTURES]
+        table.add_row(name, levels[entries[f"{name}/gcn"]["level"]], *accuracy)
+    out = console()
+    out.print(table)
+    methods = Table("method", "settings that differ from the default", title="Methods")
     plain = vars(NSEG().settings)
+    methods.add_row("nseg", "")
     for (dataset, masks), settings in PAPER.items():
         changed = ", ".join(f"{k}={v:g}" for k, v in settings.items() if isinstance(v, int | float) and v != plain[k])
-        table.add_row(dataset, masks, changed)
-    Console(width=None if sys.stdout.isatty() else 120).print(table)
+        methods.add_row(f"nseg, paper, {dataset} ({masks})", changed)
+    out.print(methods)
+    rows = Table("metric", "unit", "better", "what it is", title="Metrics")
+    for name in metrics.__all__:
+        function = getattr(metrics, name)
+        if hasattr(function, "unit"):
+            rows.add_row(name, function.unit, function.better, str(function.__doc__).split("\n")[0].split(", :math:")[0])
+    out.print(rows)
 
 
 def run() -> None:

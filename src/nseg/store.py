@@ -1,0 +1,94 @@
+"""Explanations on disk: a Parquet file and a JSON manifest, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import torch_geometric
+from torch import Tensor
+from torch_geometric.explain import Explanation
+
+from nseg.errors import InputError
+
+NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
+TENSORS = {
+    "edge_id": torch.long,
+    "node_id": torch.long,
+    "edge_mask": torch.float,
+    "hard_edge_mask": torch.bool,
+    "reached": torch.bool,
+    "node_mask": torch.float,
+    "hard_node_mask": torch.bool,
+}
+
+
+def write(folder: Path, explanations: Sequence[Explanation], manifest: dict[str, Any]) -> None:
+    """Write explanations and what made them.
+
+    Args:
+        folder: made if need be; ``explanations.parquet`` and ``manifest.json`` in it are replaced.
+        explanations: from ``explain_many``.
+        manifest: plain data; versions are added.
+    """
+    columns: dict[str, list[Any]] = {"output_id": [int(one.output_id) for one in explanations]}
+    columns["target"] = [_target(one) for one in explanations]
+    for name in NUMBERS:
+        columns[name] = [one.get(name) for one in explanations]
+    for name in TENSORS:
+        columns[name] = [None if one.get(name) is None else one[name].flatten().tolist() for one in explanations]
+    columns["node_mask_width"] = [None if one.get("node_mask") is None else one.node_mask.size(1) for one in explanations]
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+    }
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"The output must be a folder that can be made (got {folder}: {error.strerror}).") from error
+    _replace(folder / "explanations.parquet", lambda path: pq.write_table(pa.table(columns), path, compression="zstd"))
+    text = json.dumps({**manifest, "versions": versions}, indent=1, sort_keys=True) + "\n"
+    _replace(folder / "manifest.json", lambda path: path.write_text(text))
+
+
+def read(folder: Path) -> tuple[list[Explanation], dict[str, Any]]:
+    """Explanations (without their graphs) and manifest."""
+    for name in ("explanations.parquet", "manifest.json"):
+        if not (folder / name).is_file():
+            raise InputError(f"{folder} must hold {name} (it does not). Write it with nseg explain --out.")
+    rows = pq.read_table(folder / "explanations.parquet").to_pylist()
+    return [_explanation(row) for row in rows], json.loads((folder / "manifest.json").read_text())
+
+
+def _explanation(row: dict[str, Any]) -> Explanation:
+    found = Explanation(output_id=row["output_id"], target=torch.tensor([row["target"]]))
+    for name in NUMBERS:
+        found[name] = row[name]
+    for name, dtype in TENSORS.items():
+        if row[name] is not None:
+            value: Tensor = torch.tensor(row[name], dtype=dtype)
+            found[name] = value.view(-1, row["node_mask_width"]) if name.endswith("node_mask") else value
+    return found
+
+
+def _target(one: Explanation) -> int:
+    index = one.get("index")
+    return int(one.target if index is None else one.target[index])
+
+
+def _replace(path: Path, make: Any) -> None:
+    """Make a file beside its place and move it there, so that none is ever half written."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        make(beside)
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)
