@@ -134,20 +134,13 @@ class _Prefixes:
 
     def _value(self, lengths: Tensor) -> Tensor:
         """The objective of the prefixes of the given lengths, [T, B]."""
-        scm, space = self.scm, self.space
-        members = int(scm.instances.sizes.sum()) * (1 + len(space.events))
-        at_once = min(max(1, scm.members_at_once // members), len(lengths))
+        space = self.space
         edges = space.edge_owner.numel() if space.edges else 0
-        climb, split = obj.OBJECTIVES[self.settings.objective], space.split(self.settings)
-        values = []
-        for start in range(0, len(lengths), at_once):
-            # the last block is filled up, so that all blocks share the plan of a forward pass
-            block = lengths[torch.arange(start, start + at_once, device=lengths.device).clamp(max=len(lengths) - 1)]
-            kept = (self.rank < block[:, self.owner]).to(scm.dtype)  # [P, n]
-            edge = kept[:, :edges] if space.edges else None
-            node = kept[:, edges:].view(len(kept), -1, space.node_width) if space.nodes else None
-            values.append(climb(*evaluate(scm, space, edge, node, split)))
-        return torch.cat(values)[: len(lengths)]
+        kept = (self.rank < lengths[:, self.owner]).to(self.scm.dtype)  # [T, n]
+        edge = kept[:, :edges] if space.edges else None
+        node = kept[:, edges:].view(len(kept), -1, space.node_width) if space.nodes else None
+        climb = obj.OBJECTIVES[self.settings.objective]
+        return climb(*evaluate(self.scm, space, edge, node, space.split(self.settings)))
 
 
 def _grid(lower: Tensor, upper: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ Two things make it fast, both exact, and both tested on masked worlds of the who
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -360,12 +361,24 @@ class Scm:
     def outcome(self, edge: Tensor | None = None, node: Tensor | None = None) -> Tensor:
         """The model's output for the explained rows in K worlds, [K, R, C], or [K, R] for a binary model."""
         worlds = next((len(w) for w in (edge, node) if w is not None), 1)
-        size = worlds if self.way.joint else 1
+        size = self._worlds_at_once(worlds)
         parts = []
         for start in range(0, worlds, size):
-            some = slice(start, start + size)
-            parts.append(self._outcome(None if edge is None else edge[some], None if node is None else node[some], size))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+            # the last block is filled up, so that all blocks share the plan of a forward pass
+            some = torch.arange(start, start + size, device=self.instances.x.device).clamp(max=worlds - 1)
+            whole = size == worlds
+            e, n = (w if w is None or whole else w[some] for w in (edge, node))
+            parts.append(self._outcome(e, n, size))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)[:worlds]
+
+    def _worlds_at_once(self, worlds: int) -> int:
+        """One if worlds cannot share a pass; all if a gradient is needed; else as many as are fast and fit into memory."""
+        if not self.way.joint:
+            return 1
+        if torch.is_grad_enabled():
+            return worlds
+        most = max(1, self.members_at_once // max(int(self.instances.sizes.sum()), 1))
+        return math.ceil(worlds / math.ceil(worlds / most))
 
     def require_dependence(self, edges: bool, nodes: bool) -> None:
         """Raise unless the output depends on what is to be masked."""

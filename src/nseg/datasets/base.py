@@ -69,7 +69,8 @@ class Benchmark:
         if self.level == "node":
             motif = data.motif
             node = (motif == motif[instance]) & (motif >= 0)
-            return Truth(node[data.edge_index].all(0), node)
+            source, end = data.edge_index
+            return Truth(node[source] & node[end], node)
         if "edge_truth" not in data:
             return None
         node = torch.zeros(data.num_nodes, dtype=torch.bool)

@@ -73,8 +73,9 @@ def _one(data: Benchmark, one: Explanation, kind: str) -> tuple[float, float, fl
 
 def _undirected(edge_index: Tensor, score: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
     """Score (larger of both directions) and truth of each pair of nodes that an edge joins."""
-    pairs, member = torch.unique(edge_index.sort(0).values, dim=1, return_inverse=True)
-    number = pairs.size(1)
+    low, high = edge_index.sort(0).values
+    pairs, member = torch.unique(low * (int(high.max()) + 1 if high.numel() else 1) + high, return_inverse=True)
+    number = pairs.numel()
     best = torch.full((number,), -torch.inf, dtype=score.dtype).scatter_reduce(0, member, score, "amax")
     return best, torch.zeros(number, dtype=torch.bool).scatter(0, member, truth)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any, Literal
 
@@ -171,16 +172,29 @@ class Judge:
             return hard
         return (soft > float(kind)).to(soft.dtype)
 
-    def _packed(self, masks: list[Pair], which: Tensor, scm: Scm) -> Pair:
-        """Masks of some explanations in the order of a causal model's edges and nodes."""
-        edge, node, instances = [], [], scm.instances
-        for b, number in enumerate(which.tolist()):
-            one, (e, n) = self.found[number], masks[number]
+    @cached_property
+    def _places(self) -> list[list[tuple[int, Tensor, Tensor]]]:
+        """For each part: explanation by explanation, where the causal model's edges and nodes stand in it."""
+        places = []
+        for which, scm in self.parts:
+            here, rows = scm.instances, []
+            for b, number in enumerate(which.tolist()):
+                one = self.found[number]
+                edge = torch.searchsorted(one.edge_id, here.edge_id[here.members(Role.EDGE, b)])
+                node = torch.searchsorted(one.node_id, here.node_id[here.members(Role.NODE, b)])
+                rows.append((number, edge, node))
+            places.append(rows)
+        return places
+
+    def _packed(self, masks: list[Pair], part: int) -> Pair:
+        """Masks of a part's explanations in the order of its causal model's edges and nodes."""
+        edge, node = [], []
+        for number, edge_at, node_at in self._places[part]:
+            e, n = masks[number]
             if e is not None:
-                edge.append(e[torch.searchsorted(one.edge_id, instances.edge_id[instances.members(Role.EDGE, b)])])
+                edge.append(e[edge_at])
             if n is not None:
-                ids = instances.node_id[instances.members(Role.NODE, b)]
-                node.append(n.expand(ids.numel(), -1) if n.size(0) == 1 else n[torch.searchsorted(one.node_id, ids)])
+                node.append(n.expand(node_at.numel(), -1) if n.size(0) == 1 else n[node_at])
         return torch.cat(edge) if edge else None, torch.cat(node) if node else None
 
     # --- worlds ----------------------------------------------------------------------------------------------------------
@@ -199,8 +213,8 @@ class Judge:
         """
         parts = []
         with borrowed(self.model):
-            for which, scm in self.parts:
-                edge, node = self._packed(masks, which, scm)
+            for part, (_, scm) in enumerate(self.parts):
+                edge, node = self._packed(masks, part)
                 if worlds is None:
                     e = None if edge is None else torch.stack([edge, 1 - edge])
                     n = None if node is None else torch.stack([node, 1 - node])
@@ -311,19 +325,21 @@ class Judge:
     def sparsities(self, at: Sequence[float] = TENTHS, intervention: Intervention = "mask") -> Curve:
         """Fidelity of the highest elements of each mask, so many that a given share of those within reach is left out."""
 
-        def top(one: Explanation, mask: Tensor | None, share: float) -> Tensor | None:
+        def ranked(one: Explanation, mask: Tensor | None) -> tuple[Tensor, int] | None:
+            """Rank of each element, and how many are within reach."""
             if mask is None:
                 return None
             flat, reached = mask.flatten(), one.get("reached")
+            order = torch.argsort(flat, descending=True, stable=True)
+            rank = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel()))
             within = int(reached.sum()) if reached is not None and mask.dim() == 1 else flat.numel()
-            keep = torch.zeros_like(flat)
-            keep[torch.argsort(flat, descending=True, stable=True)[: round((1 - share) * within)]] = 1
-            return keep.view_as(mask)
+            return rank.view_as(mask), within
 
-        masks = [
-            [(top(one, e, share), top(one, n, share)) for one, (e, n) in zip(self.found, self.masks("soft"), strict=True)]
-            for share in at
-        ]
+        def top(ranks: tuple[Tensor, int] | None, share: float) -> Tensor | None:
+            return None if ranks is None else (ranks[0] < round((1 - share) * ranks[1])).to(self.output.dtype)
+
+        ranks = [(ranked(one, e), ranked(one, n)) for one, (e, n) in zip(self.found, self.masks("soft"), strict=True)]
+        masks = [[(top(e, share), top(n, share)) for e, n in ranks] for share in at]
         return self._curve("sparsity", masks, at, intervention)
 
     def _curve(self, along: str, masks: list[list[Pair]], at: Sequence[float], intervention: str) -> Curve:
