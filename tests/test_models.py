@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import pickle
 
 import pytest
 import torch
 from safetensors.torch import save_file
+from torch_geometric.data import Batch
 
 from nseg.datasets import NAMES, load
 from nseg.errors import InputError
@@ -101,3 +103,15 @@ def test_a_users_weights_are_read_without_pickle(tmp_path) -> None:
     for name in ("evil.pt", "whole.pt", "text.safetensors", "missing.pt"):
         with pytest.raises(InputError):
             read_weights(tmp_path / name)
+
+
+@pytest.mark.skipif(not os.environ.get("NSEG_DATA"), reason="NSEG_DATA does not name a folder with the real files")
+@pytest.mark.parametrize("name", ["mutagenicity", "msrc-21"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_shipped_networks_have_their_accuracy_on_the_real_files(tmp_path, name: str, architecture: str) -> None:
+    graphs = load(name, root=tmp_path).graphs
+    batch = Batch.from_data_list(graphs)
+    with torch.no_grad():
+        output = pretrained(name, architecture)(batch.x, batch.edge_index, batch.batch)
+    right = float((output.argmax(-1) == batch.y).float().mean())
+    assert right == pytest.approx(manifest()[f"{name}/{architecture}"]["accuracy"]["all"], abs=1e-3)

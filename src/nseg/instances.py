@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nseg.errors import InputError
+
 
 class Role(Enum):
     """What the entries of a model argument stand for, hence how it is cut and packed."""
@@ -393,6 +395,10 @@ MULTIPLICITY = 1 << 16  # most parallel edges between two nodes
 
 def numbered_edges(edge_index: Tensor, size: int) -> Tensor:
     """A number for each edge that differs between parallel edges: the first, the second, ... between the same nodes."""
+    if size * size >= (1 << 63) // MULTIPLICITY:
+        raise InputError(
+            f"A pass may hold at most {int(((1 << 63) // MULTIPLICITY) ** 0.5)} nodes (got {size}). Lower budget=..."
+        )
     key = edge_index[0] * size + edge_index[1]
     order = torch.argsort(key, stable=True)
     _, count = torch.unique_consecutive(key[order], return_counts=True)

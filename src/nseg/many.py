@@ -50,7 +50,7 @@ def explain_many(
     Args:
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
         data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
-            ``edge_index`` are taken from it by the names in the model's ``forward``.
+            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``).
         index: which nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.

@@ -45,7 +45,7 @@ _PAPER = {
     "tree-grid": Recipe(lr=0.001, epochs=2000),
     "ba-2motif": Recipe(lr=0.01, epochs=5000, patience=5000),
     "mutagenicity": Recipe(lr=0.001, epochs=500, dropout=0.5, weight_decay=5e-4, batch=64, patience=100),
-    "msrc-21": Recipe(lr=0.001, epochs=500, dropout=0.5, weight_decay=5e-4, batch=16, patience=200),
+    "msrc-21": Recipe(lr=0.001, epochs=500, dropout=0.5, weight_decay=5e-4, batch=32, patience=200),
 }
 
 
