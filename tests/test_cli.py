@@ -95,8 +95,10 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
     torch.save(Data(x=data.x, edge_index=data.edge_index), tmp_path / "graph.pt")
     mine = f"{tmp_path / 'mine.py'}:build"
     where = ("--data", str(tmp_path / "graph.pt"))
+    registered = set(torch.serialization.get_safe_globals())
     assert "3 explained" in call("explain", "--model", mine, *where, "--index", "1,5,7").output
     assert "24 explained" in call("explain", "--model", mine, *where).output
+    assert set(torch.serialization.get_safe_globals()) == registered
     (tmp_path / "bad.pt").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     for words, message in (
         (("explain", "--model", mine), "needs --data"),

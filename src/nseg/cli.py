@@ -254,8 +254,10 @@ def own_data(path: Path) -> Data | list[Data]:
     """A user's graph or graphs, read without running any code in the file."""
     if not path.is_file():
         raise InputError(f"--data must be a file (got {path}, which is none). Write it with torch.save(data, path).")
+    known = torch.serialization.get_safe_globals()  # those that PyG has registered must stay when we are done
+    new = [kind for kind in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage) if kind not in known]
     try:
-        with torch.serialization.safe_globals([Data, DataEdgeAttr, DataTensorAttr, GlobalStorage]):
+        with torch.serialization.safe_globals(new):
             loaded = torch.load(path, weights_only=True)
     except Exception as error:
         raise InputError(
