@@ -20,15 +20,14 @@ from torch_geometric.explain.config import ExplanationType, ModelTaskLevel
 from nseg.errors import BudgetError, InputError
 from nseg.explainer import Answer, BatchedAlgorithm, explanation
 from nseg.instances import Inputs, Instances, Role, whole
-from nseg.scm import Scm, accepts, borrowed, uncompiled
-from nseg.source import Source, checked_classes, checked_index, checked_inputs, graph_scms, prediction
+from nseg.scm import Scm, accepts, borrowed, counted, uncompiled
+from nseg.source import Source, bytes_per_member, checked_classes, checked_index, checked_inputs, graph_scms, prediction
 
 BUDGET = 256 * 2**20
 """Bytes of memory that a search uses at once by default."""
 
 MOST_AT_ONCE = 512  # instances cut out of a graph in one go
-BYTES_PER_MEMBER = 1024  # rough cost of a node or an edge when computation graphs are verified
-OVERHEAD = 2.0  # gradients and temporaries per byte kept for the backward pass
+OVERHEAD = 4.5  # bytes at the peak per byte kept for the backward pass; measured on a GCN 512 wide
 
 WHOLE = 1 << 30  # hops that only the whole graph holds
 
@@ -135,7 +134,8 @@ class _Run:
         target = self._target(data)
         classes = source.targets(target, row)
         advance = self.bar(row.numel())
-        size = max(1, min(MOST_AT_ONCE, int(self.budget / (source.members(row[:16]) * BYTES_PER_MEMBER))))
+        each = source.members(row[:16]) * bytes_per_member(self.model, inputs, self.config)
+        size = max(1, min(MOST_AT_ONCE, int(self.budget / each)))
         while row.numel():
             here, row, classes_here, classes = row[:size], row[size:], classes[:size], classes[size:]
             answers, hops = self._answers(source, here, classes_here, target, advance)
@@ -176,7 +176,8 @@ class _Run:
         numbers = checked_index(index, len(data)).tolist()
         advance = self.bar(len(numbers))
         sizes = torch.tensor([data[n].num_nodes + data[n].num_edges for n in numbers])
-        for block in chunks(sizes * BYTES_PER_MEMBER, self.budget, MOST_AT_ONCE):
+        each = bytes_per_member(self.model, self._inputs(data[numbers[0]], {}), self.config)
+        for block in chunks(sizes * each, self.budget, MOST_AT_ONCE):
             yield from self._graphs(data, [numbers[b] for b in block.tolist()], advance)
 
     def _graphs(self, data: Sequence[Data], numbers: list[int], advance: Advance) -> Iterator[Explanation]:
@@ -319,21 +320,15 @@ def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:
 def _bytes_kept(algorithm: BatchedAlgorithm, scm: Scm) -> int:
     """Bytes that one world keeps for its backward pass."""
     space = algorithm.space(scm.instances)
-    kept: dict[int, int] = {}
-
-    def pack(tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
 
     def ones(*shape: int) -> Tensor:
         return torch.ones(1, *shape, dtype=scm.dtype, device=scm.instances.x.device, requires_grad=True)
 
     edge = ones(space.edge_owner.numel()) if space.edges else None
     node = ones(space.node_owner.numel(), space.node_width) if space.nodes else None
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+    with counted() as kept:
         scm.do(*space.expand(edge, node))
-    return sum(kept.values())
+    return kept()
 
 
 def _check_alike(graphs: Sequence[Inputs], numbers: Sequence[int]) -> None:

@@ -93,6 +93,20 @@ def hooked(model: nn.Module, on_propagate: Callable[..., Any], on_message: Calla
         yield
 
 
+@contextmanager
+def counted() -> Iterator[Callable[[], int]]:
+    """Count the bytes that autograd keeps for a backward pass; what is yielded tells how many so far."""
+    kept: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield lambda: sum(kept.values())
+
+
 # --- probabilities ---------------------------------------------------------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch_geometric.explain.config import ModelConfig, ModelMode, ModelTaskLeve
 
 from nseg.errors import InputError, ModelError
 from nseg.instances import Inputs, Instances, Neighbours, Role, around, packable, spread, whole
-from nseg.scm import PLAIN, Passing, Scm, Way, accepts, call, close, predicted_class, trace
+from nseg.scm import PLAIN, Passing, Scm, Way, accepts, call, close, counted, predicted_class, trace
 
 
 def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str, Any], level: ModelTaskLevel) -> Inputs:
@@ -415,6 +416,14 @@ def random_worlds(instances: Instances, edges: bool, nodes: bool) -> tuple[Tenso
 
     masked = nodes and instances.x.is_floating_point() and instances.x.dim() == 2
     return draw(instances.num_edges) if edges else None, draw(instances.num_nodes, 1) if masked else None
+
+
+def bytes_per_member(model: nn.Module, inputs: Inputs, config: ModelConfig) -> float:
+    """Bytes that a forward pass keeps for each node and edge, with gradients on."""
+    x = inputs.x.detach().clone().requires_grad_() if inputs.x.is_floating_point() else inputs.x
+    with torch.enable_grad(), counted() as kept:
+        call(model, replace(inputs, x=x), config)
+    return max(kept() / (inputs.num_nodes + inputs.num_edges), 256.0)
 
 
 def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
