@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 from torch_geometric.nn import GCNConv
+from torch_geometric.utils import k_hop_subgraph
 
 from nseg import NSEG, explain_many
 
@@ -101,12 +102,12 @@ def accuracy(data: Data, found: list[Explanation], first: int, block: int, k: in
     recalls, directed, areas, truths, scores = [], [], [], [], []
     for one in found:
         start = first + (one.output_id - first) // block * block
-        ends = data.edge_index[:, one.edge_id]
-        near = one.reached
-        truth = ((ends >= start) & (ends < start + block)).all(0)[near].numpy()
-        score = one.edge_mask[near].numpy()
+        _, _, _, near = k_hop_subgraph(one.output_id, 3, data.edge_index, num_nodes=data.num_nodes)  # edges inside 3 hops
+        ends = data.edge_index[:, near]
+        truth = ((ends >= start) & (ends < start + block)).all(0).numpy()
+        score = torch.zeros(data.num_edges).index_copy(0, one.edge_id, one.edge_mask)[near].numpy()
         best: dict[tuple[int, int], float] = {}
-        for u, v, weight in zip(*ends[:, near].tolist(), score, strict=True):
+        for u, v, weight in zip(*ends.tolist(), score, strict=True):
             pair = (min(u, v), max(u, v))
             best[pair] = max(best.get(pair, -1.0), float(weight))
         top = sorted(best, key=lambda pair: -best[pair])[:k]

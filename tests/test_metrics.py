@@ -14,11 +14,13 @@ from torch_geometric.data import Data
 from torch_geometric.explain import GNNExplainer
 from torch_geometric.explain.metric import fidelity as pyg_fidelity
 from torch_geometric.explain.metric import unfaithfulness as pyg_unfaithfulness
+from torch_geometric.utils import k_hop_subgraph
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, GlobalMean, Link, Molecule, arguments, explainer, graph, seeded
 
 from nseg import NSEG, InputError, explain_many, metrics
-from nseg.datasets.base import Benchmark
+from nseg.datasets import Benchmark, load
 from nseg.metrics import Judge, scores
+from nseg.models import pretrained
 
 MASKS = {
     "e": {"edge_mask_type": "object"},
@@ -227,8 +229,20 @@ def test_explanations_without_hard_masks_need_a_threshold() -> None:
     assert 0 <= judge.fidelity(0.5).charact <= 1
     with pytest.raises(InputError, match="Give a threshold"):
         judge.fidelity("hard")
-    with pytest.raises(InputError, match="explain_many"):
-        Judge(explain, data, explain(data.x, data.edge_index, index=3))
+    with pytest.raises(InputError, match="one output each"):
+        Judge(explain, data, explain(data.x, data.edge_index, index=torch.tensor([3, 5])))
+
+
+def test_one_explanation_of_pygs_explainer_is_judged_like_one_of_many() -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph()
+    explain = explainer(model, NSEG(steps=8))
+    one = explain(data.x, data.edge_index, index=5)
+    many = explain_many(explain, data, [5])
+    for masks in ("soft", "hard"):
+        assert Judge(explain, data, one).fidelity(masks) == Judge(explain, data, many).fidelity(masks)
+    alone = explainer(seeded(Molecule), NSEG(steps=8), GRAPH_CONFIG)
+    found = alone(data.x, data.edge_index)
+    assert Judge(alone, [data], found).fidelity() == Judge(alone, [data], explain_many(alone, [data])).fidelity()
 
 
 # --- ground truth --------------------------------------------------------------------------------------------------------
@@ -260,6 +274,28 @@ def test_accuracy_by_hand() -> None:
     one.hard_node_mask = one.node_mask > 0.5
     assert float(metrics.accuracy(bench, found, "node").recall_at_k) == 1.0
     assert metrics.summarise(torch.tensor([1.0, 2.0, float("nan")]))["number"] == 2
+
+
+@pytest.mark.parametrize("name", ["gcn", "gin"])
+def test_accuracy_is_over_the_edges_of_the_l_hop_subgraph(name: str) -> None:
+    """Against PyG's subgraph and scikit-learn's area, on random masks."""
+    bench = load("tree-grid")
+    data = bench.graphs[0]
+    explain = explainer(pretrained("tree-grid", name), NSEG(steps=0, extract="threshold"), bench.model_config)
+    found = metrics.trivial(explain_many(explain, data, bench.instances[:12]), "random")
+    ours = metrics.accuracy(bench, found)
+    for b, one in enumerate(found):
+        _, _, _, near = k_hop_subgraph(one.output_id, 3, data.edge_index, num_nodes=data.num_nodes)
+        truth = bench.truth(one.output_id).edge
+        score = torch.zeros(data.num_edges).index_copy(0, one.edge_id, one.edge_mask)
+        assert float(ours.roc_auc[b]) == pytest.approx(roc_auc_score(truth[near].numpy(), score[near].numpy()), abs=1e-6)
+        weight: dict[tuple[int, int], float] = {}
+        for edge in near.nonzero().flatten().tolist():
+            pair = tuple(sorted(data.edge_index[:, edge].tolist()))
+            weight[pair] = max(weight.get(pair, 0.0), float(score[edge]))
+        motif = {tuple(sorted(e)) for e in data.edge_index[:, truth].T.tolist()}
+        best = sorted(weight, key=lambda pair: -weight[pair])[: bench.k_edges]
+        assert float(ours.recall_at_k[b]) == pytest.approx(len(motif & set(best)) / len(motif))
 
 
 def test_no_ground_truth_is_nan() -> None:

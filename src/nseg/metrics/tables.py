@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.explain import Explanation
 
 from nseg.complement import uniform
@@ -20,7 +21,8 @@ class Accuracy:
     """How well explanations find the ground truth: one value per instance, NaN where it has none, [B] each.
 
     Recall@K is over undirected edges, each with the larger weight of its two directions; ROC-AUC over directed edges; both
-    over the edges within reach, but recall is of all ground truth. Precision, F1 and Jaccard are of the hard masks.
+    over the edges between nodes within reach (the L-hop subgraph), but recall is of all ground truth. Precision, F1 and
+    Jaccard are of the hard masks, over the same edges.
     """
 
     recall_at_k: Tensor
@@ -47,28 +49,39 @@ def accuracy(data: Benchmark, explanations: Sequence[Explanation], kind: str = "
 def _one(data: Benchmark, one: Explanation, kind: str) -> tuple[float, float, float, float, float]:
     truth, nothing = data.truth(int(one.output_id)), float("nan")
     mask = one.get(f"{kind}_mask")
-    if truth is None or mask is None:
+    if truth is None or mask is None or not bool(truth.edge.any()):
         return nothing, nothing, nothing, nothing, nothing
-    hard = one.get(f"hard_{kind}_mask")
+    graph, hard = data.graph(int(one.output_id)), one.get(f"hard_{kind}_mask")
+    near = _near(one, graph)
     if kind == "node":
-        k, whole, score = data.k_nodes, truth.node, mask.mean(-1)
-        within = torch.ones(len(one.node_id), dtype=torch.bool)
-        here = whole[one.node_id]
-        recall = scores.recall_at_k(score, here, k or 0, int(whole.sum()))
-        kept = hard.any(-1) if hard is not None else score > 0.5
+        score = torch.zeros(graph.num_nodes).index_copy(0, one.node_id, mask.mean(-1).float())
+        kept = _kept(hard.any(-1) if hard is not None else mask.mean(-1) > 0.5, one.node_id, graph.num_nodes)
+        here, score, kept = truth.node[near], score[near], kept[near]
+        recall = scores.recall_at_k(score, here, data.k_nodes or 0, int(truth.node.sum()))
     else:
-        k, whole, score = data.k_edges, truth.edge, mask
-        within = one.get("reached") if one.get("reached") is not None else torch.ones(mask.numel(), dtype=torch.bool)
-        here = whole[one.edge_id]
-        best, pair_truth = _undirected(
-            data.graph(int(one.output_id)).edge_index[:, one.edge_id[within]], score[within], here[within]
-        )
-        recall = scores.recall_at_k(best, pair_truth, k or 0, int(whole.sum()) // 2)
-        kept = hard if hard is not None else score > 0.5
-    if not bool(whole.any()):
-        return nothing, nothing, nothing, nothing, nothing
-    area = scores.roc_auc(score[within], here[within])
+        edge = near[graph.edge_index].all(0)
+        score = torch.zeros(graph.num_edges).index_copy(0, one.edge_id, mask.float())
+        kept = _kept(hard if hard is not None else mask > 0.5, one.edge_id, graph.num_edges)
+        here, score, kept = truth.edge[edge], score[edge], kept[edge]
+        best, pair_truth = _undirected(graph.edge_index[:, edge], score, here)
+        recall = scores.recall_at_k(best, pair_truth, data.k_edges or 0, int(truth.edge.sum()) // 2)
+    area = scores.roc_auc(score, here)
     return recall, area, scores.precision(kept, here), scores.f1(kept, here), scores.jaccard(kept, here)
+
+
+def _near(one: Explanation, graph: Data) -> Tensor:
+    """Nodes from which a message can reach the explained output, [N]."""
+    reached = one.get("reached")
+    if reached is None or one.get("index") is None:
+        return torch.ones(graph.num_nodes, dtype=torch.bool)
+    near = torch.zeros(graph.num_nodes, dtype=torch.bool)
+    near[graph.edge_index[:, one.edge_id[reached]].flatten()] = True
+    near[int(one.output_id)] = True
+    return near
+
+
+def _kept(mask: Tensor, ids: Tensor, size: int) -> Tensor:
+    return torch.zeros(size, dtype=torch.bool).index_copy(0, ids, mask)
 
 
 def _undirected(edge_index: Tensor, score: Tensor, truth: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,8 +133,6 @@ def trivial(explanations: Sequence[Explanation], kind: str, seed: int = 0) -> li
                 new = uniform(keys, 1, (seed, len(name)), mask.dtype).view_as(mask)
             else:
                 new = torch.full_like(mask, values[kind])
-            if name == "edge_mask" and one.get("reached") is not None:
-                new = new * one.reached
             other[name], other["hard_" + name] = new, new > 0.5
         made.append(other)
     return made

@@ -86,7 +86,7 @@ class Judge:
     Args:
         explainer: the explainer that made them, or any for the same model and masks.
         data: the graph, or the graphs, that were explained.
-        explanations: one, or what :func:`nseg.explain_many` gave.
+        explanations: one of a single output, or what :func:`nseg.explain_many` gave.
 
     The target of fidelity is the predicted class, or the given one where a phenomenon is explained.
     """
@@ -95,12 +95,9 @@ class Judge:
         self, explainer: Explainer, data: Data | Sequence[Data], explanations: Explanation | Sequence[Explanation]
     ) -> None:
         found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
-        if not found or any("output_id" not in one for one in found):
-            raise InputError(
-                "A judge needs explanations of explain_many, which say what they explain (got none, or others). "
-                "Use explain_many(explainer, data, index=[...]) also for one."
-            )
-        self.explainer, self.found = explainer, found
+        if not found:
+            raise InputError("A judge needs at least one explanation (got none).")
+        self.explainer, self.found = explainer, [_placed(one) for one in found]
         self.model, self.config = uncompiled(explainer.model), explainer.model_config
         self.edges = found[0].get("edge_mask") is not None
         self.nodes = found[0].get("node_mask") is not None
@@ -392,6 +389,23 @@ class Judge:
         if self.config.return_type is ModelReturnType.raw:
             return output.softmax(-1)
         return output.exp() if self.config.return_type is ModelReturnType.log_probs else output
+
+
+def _placed(one: Explanation) -> Explanation:
+    """An explanation that says what it explains; one on the whole graph, as PyG's ``Explainer`` gives, is told so."""
+    if "output_id" in one:
+        return one
+    index = one.get("index")
+    if index is not None and torch.as_tensor(index).numel() != 1:
+        raise InputError(
+            f"A judge needs explanations of one output each (got one of {torch.as_tensor(index).numel()}). "
+            "Explain them one by one with explain_many."
+        )
+    placed = one.clone()
+    placed._model_args, placed._model_config = one._model_args, one._model_config
+    placed.output_id = 0 if index is None else int(index)
+    placed.edge_id, placed.node_id = torch.arange(one.edge_index.size(1)), torch.arange(one.x.size(0))
+    return placed
 
 
 # --- stability -----------------------------------------------------------------------------------------------------------
