@@ -458,6 +458,15 @@ class Neighbours:
         return nodes, torch.cat(distance)[order], torch.unique(torch.cat([seen[:0], *edges]))
 
 
+def _seeds(inputs: Inputs, outputs: Role, row: Tensor, owner: Tensor) -> tuple[Tensor, Tensor]:
+    """The nodes that explained rows are read off, and their instances."""
+    if outputs is Role.NODE:
+        return row, owner
+    ends = inputs.edge_index if outputs is Role.EDGE else inputs.pairs
+    assert ends is not None
+    return ends[:, row].flatten(), owner.repeat(2)
+
+
 def around(
     inputs: Inputs,
     outputs: Role,
@@ -478,14 +487,7 @@ def around(
         neighbours: the graph's incoming edges.
         hops: how far to go.
     """
-    pairs = inputs.pairs
-    if outputs is Role.NODE:
-        seed, seed_owner = row, owner
-    else:
-        ends = inputs.edge_index if outputs is Role.EDGE else pairs
-        assert ends is not None
-        seed, seed_owner = ends[:, row].flatten(), owner.repeat(2)
-    nodes, distance, edges = neighbours.reach(seed, seed_owner, hops)
+    nodes, distance, edges = neighbours.reach(*_seeds(inputs, outputs, row, owner), hops)
     if outputs is Role.EDGE:  # the explained edges themselves must stay, whatever their direction
         edges = torch.unique(torch.cat([edges, owner * neighbours.num_edges + row]))
     number, size = int(owner.max()) + 1, inputs.num_nodes
