@@ -4,10 +4,10 @@
     NSEG_DATA=... python benchmarks/authors.py --every 10 # a tenth of them
 
 NSEG_DATA is the folder that holds ``authors/GCN_*.npz``; ``--paper`` names results.csv if the paper's numbers are at hand.
-Fidelity is by label on soft masks, masks weigh messages (nothing is removed). Recall@K and ROC-AUC are over the edges between
-nodes within three hops, and each is given in two readings. As described: the K best undirected edges, each with the larger
-weight of its directions, and the mean of the instances' areas. And as the paper's numbers suggest: the 2K best directed edges,
-and one area over the edges of all instances pooled. In the second reading both rows of the paper are met on all three graphs.
+Fidelity is by label on soft masks, masks weigh messages (nothing is removed). Recall@K and ROC-AUC are over the edges
+between nodes within three hops, and each is given in two readings. As described: the K best undirected edges, each with the
+larger weight of its directions, and the mean of the instances' areas. And as the paper's numbers suggest: the 2K best
+directed edges, and one area over the edges of all instances pooled, in which both rows of the paper are met on all graphs.
 
 The PN and PS rows of BA-Shapes use 500 steps: the 1000 of the published configuration are for PNS (with 500 both rows of the
 paper are met to 0.2 points, with 1000 they are missed by 10).
