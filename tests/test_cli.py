@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 from typer.testing import CliRunner, Result
 from zoo import NODE_MODELS, explainer, graph, seeded
 
-from nseg import NSEG, InputError, __version__, explain_many, store
+from nseg import NSEG, InputError, __version__, datasets, explain_many, metrics, store
 from nseg.cli import READING, app
 
 USERS_MODEL = """
@@ -108,6 +108,31 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
         (("explain", "--model", mine, "--data", str(tmp_path / "bad.pt")), "must hold a PyG Data"),
         (("explain", "--model", mine, *where, "--index", "a"), "must look like"),
         (("explain", "--model", mine, *where, "--masks", "x"), "masks must be"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call(*words)
+
+
+def test_the_stored_manifest_is_json_and_stored_masks_keep_their_accuracy(tmp_path: Path) -> None:
+    call("explain", "tree-cycles", "--index", "0,511,512", "--out", str(tmp_path))
+    text = (tmp_path / "manifest.json").read_text()
+    assert "NaN" not in text
+    manifest = json.loads(text, parse_constant=lambda name: pytest.fail(name))
+    found, _ = store.read(str(tmp_path))
+    accuracy = metrics.accuracy(datasets.load("tree-cycles"), found)
+    mean = metrics.summarise(accuracy.roc_auc)["mean"]
+    assert mean == pytest.approx(manifest["metrics"]["explanation, soft"]["roc_auc"], abs=1e-6)
+
+
+def test_a_folder_that_cannot_be_made_is_noticed_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for words in (("explain", "tree-cycles"), ("train", "tree-cycles")):
+        with pytest.raises(InputError, match="must be a folder"):
+            call(*words, "--out", str(tmp_path / "file"))
+    for words, message in (
+        (("explain", "tree-cycles", "--index", "5:"), "must look like"),
+        (("explain", "tree-cycles", "--weights", "w.pt"), "belong to --model"),
+        (("explain", "tree-cycles", "--level", "edge"), "node or graph"),
     ):
         with pytest.raises(InputError, match=message):
             call(*words)

@@ -63,6 +63,8 @@ def test_degenerate_cases_have_a_value() -> None:
     assert scores.f1(none, none) == 0.0
     assert math.isnan(scores.recall_at_k(torch.rand(3), none, 2))
     assert scores.recall_at_k(torch.rand(3), ~none, 3) == 1.0
+    assert scores.recall_at_k(torch.ones(8), torch.arange(8) < 2, 4) == 0.5  # a constant mask gets what chance gives
+    assert scores.recall_at_k(torch.ones(8), torch.arange(8) >= 6, 4) == 0.5
     assert float(scores.sparsity(nothing)) == 1.0
     assert float(scores.entropy(nothing)) == 0.0
     assert float(scores.charact(torch.tensor(0.0), torch.tensor(1.0))) == 0.0
@@ -191,6 +193,73 @@ def test_curves_are_fidelity_point_by_point() -> None:
     half = [1 - round(0.5 * n) / n if n else 1.0 for n in sizes]
     assert float(along.sparsity[1]) == pytest.approx(np.mean(half), abs=1e-6)
     assert 0 <= along.area <= 1
+
+
+def test_a_sparsity_is_what_is_asked_for_whatever_the_mask() -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
+    explain = explainer(model, NSEG(steps=2))
+    found = explain_many(explain, data, data.edge_index[1].unique()[:8])
+    for kind in ("all", "random"):
+        curve = Judge(explain, data, metrics.trivial(found, kind)).sparsities((0.0, 0.5))
+        assert float(curve.sparsity[0]) == 0.0
+        assert float(curve.sparsity[1]) == pytest.approx(0.5, abs=0.1)
+        assert float(curve.fid_minus[0]) == 0.0
+
+
+def test_what_a_judge_is_told_is_checked() -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph()
+    explain = explainer(model, NSEG(steps=2))
+    found = explain_many(explain, data, [3, 5])
+    judge = Judge(explain, data, found)
+    for wrong, message in (
+        (lambda: judge.fidelity("hard", "delete"), "'mask' or 'remove'"),
+        (lambda: judge.fidelity("Hard"), "'soft', 'hard' or a threshold"),
+        (lambda: judge.thresholds(()), "ascending order"),
+        (lambda: judge.thresholds((0.9, 0.1)), "ascending order"),
+        (lambda: judge.robust_fidelity(alpha1=7), "must be chances"),
+        (lambda: judge.robust_fidelity(samples=0), "at least 1"),
+        (lambda: Judge(explain, data, []), "at least one"),
+        (lambda: Judge(explain, graph(nodes=24, edges=3), found), "data must be what was explained"),
+        (lambda: metrics.stability([found]), "at least two runs"),
+        (lambda: metrics.perturbed_stability(explain, [data], [3]), "one graph"),
+        (lambda: metrics.accuracy(planted_benchmark(), []), "At least one"),
+        (lambda: metrics.trivial([], "all"), "At least one"),
+    ):
+        with pytest.raises(InputError, match=message):
+            wrong()
+    nodes = explainer(model, NSEG(steps=2), node_mask_type="object")
+    with pytest.raises(InputError, match="Only edges can be removed"):
+        Judge(nodes, data, explain_many(nodes, data, [3])).fidelity("hard", "remove")
+
+
+def test_robust_fidelity_does_not_depend_on_the_company() -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
+    explain = explainer(model, NSEG(steps=4), edge_mask_type="object", node_mask_type="object")
+    found = explain_many(explain, data, range(6))
+    together = Judge(explain, data, found).robust_fidelity(0.5, 0.5, 10)["fid_plus"]
+    alone = [Judge(explain, data, one).robust_fidelity(0.5, 0.5, 10)["fid_plus"] for one in reversed(found)]
+    assert together == pytest.approx(np.mean(alone), abs=1e-6)
+
+
+def test_robust_fidelity_of_a_phenomenon_is_about_its_class() -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
+    explain = explainer(model, NSEG(steps=8), explanation_type="phenomenon", edge_mask_type="object")
+    judge = Judge(explain, data, explain_many(explain, data, range(8), target=(data.y + 1) % 3))
+    hard, ends = judge.fidelity("hard"), judge.robust_fidelity(1.0, 1.0, samples=2)
+    assert (ends["fid_plus"], ends["fid_minus"]) == pytest.approx((hard.fid_plus, hard.fid_minus))
+
+
+def test_the_reach_of_other_algorithms_is_found_out() -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
+    explain = explainer(model, GNNExplainer(epochs=2))
+    one = explain(data.x, data.edge_index, index=5)
+    judge = Judge(explain, data, one)
+    near = explain_many(explainer(model, NSEG(steps=0)), data, [5])[0]
+    assert int(judge.reached[0].sum()) == int(near.reached.sum())
+    expected = float(scores.sparsity((one.edge_mask[near.edge_id[near.reached]] > 0.5).float()))
+    assert judge.fidelity(0.5).sparsity == pytest.approx(expected)
+    assert metrics.trivial(one, "random")[0].output_id == 5
+    assert metrics.stability([[one], [one]]).tolist() == [1.0]
 
 
 def test_robust_fidelity_at_its_ends_is_fidelity() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import math
 import sys
 import time
@@ -36,6 +35,14 @@ READING = (
     "How to read it: keep only the edges of an explanation and the model gives the class with probability 'p factual'; take "
     "just them away and it gives it with 'p complement'. PNS, at least the difference of the two, is high when these edges "
     "are both necessary (PN) and sufficient (PS) for the prediction."
+)
+
+
+COLUMNS = (
+    "Fid+: share whose class changes without the explanation (higher is better). Fid-: share whose class changes with it "
+    "alone (lower). charact: both in one (higher), to be read beside the sparsity, the share of the edges within reach "
+    "(nodes, if only they are masked) that is left out. Recall@K and ROC-AUC: against ground truth, for soft masks, where "
+    "it is known."
 )
 
 
@@ -131,7 +138,9 @@ def explain(
     paper: Annotated[bool, typer.Option(help="Use the paper's settings for the dataset instead of the default.")] = False,
     undirected: Annotated[bool, typer.Option(help="Give both directions of an edge one weight.")] = False,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal masks.")] = 0,
-    model: Annotated[str | None, typer.Option(help="Your own model instead: FILE.py:FUNCTION that returns it.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Your own model instead: FILE.py:FUNCTION that returns it; it must give class scores.")
+    ] = None,
     weights: Annotated[Path | None, typer.Option(help="Its weights: safetensors, or a saved state dictionary.")] = None,
     data: Annotated[Path | None, typer.Option(help="Your own graph, or list of graphs, written by torch.save.")] = None,
     level: Annotated[str, typer.Option(help="node or graph: what your model classifies.")] = "node",
@@ -141,6 +150,12 @@ def explain(
     """Explain predictions, print how good the explanations are, and store them."""
     if (dataset is None) == (model is None):
         raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
+    if dataset is not None and (weights or data):
+        raise InputError("--weights and --data belong to --model (got them with a dataset). Leave the dataset out.")
+    if level not in ("node", "graph"):
+        raise InputError(f"level must be node or graph (got {level!r}).")
+    if out is not None:
+        store.prepared(out)
     settings: dict[str, Any] = {"seed": seed, "undirected": undirected}
     if dataset is not None:
         bench: datasets.Benchmark | None = datasets.load(dataset)
@@ -157,7 +172,8 @@ def explain(
         bench, net, graphs = None, own_model(str(model), weights), own_data(data)
         config = {"mode": "multiclass_classification", "task_level": level, "return_type": "raw"}
         chosen = list(range(rows(graphs, level))) if index is None else numbers(index)
-        source, algorithm = {"model": str(model), "data": str(data)}, NSEG(objective, **settings)
+        source = {"model": str(model), "weights": str(weights), "data": str(data), "level": level}
+        algorithm = NSEG(objective, **settings)
     explain_ = explainer(net, config, masks, algorithm)
     began = time.perf_counter()
     found = explain_many(explain_, graphs, chosen, progress=False if quiet else None)
@@ -192,8 +208,8 @@ def measure(
         for masks in ("soft", "hard"):
             result = judge.fidelity(masks)
             row = {k: getattr(result, k) for k in ("fid_plus", "fid_minus", "charact", "sparsity", "pns", "pn", "ps")}
-            if bench is not None and masks == "soft" and some[0].get("edge_mask") is not None:
-                accuracy = metrics.accuracy(bench, some)
+            if bench is not None and masks == "soft":
+                accuracy = metrics.accuracy(bench, some, "node" if some[0].get("edge_mask") is None else "edge")
                 row |= {k: metrics.summarise(getattr(accuracy, k))["mean"] for k in ("recall_at_k", "roc_auc")}
             rows[f"{name}, {masks}"] = row
     return rows
@@ -203,7 +219,7 @@ def scores_table(measured: dict[str, dict[str, float]]) -> Table:
     """Metrics of explanations, a line per kind of mask."""
     columns = ("fid_plus", "fid_minus", "charact", "sparsity", "pns", "pn", "ps", "recall_at_k", "roc_auc")
     heads = ("Fid+", "Fid-", "charact", "sparsity", "PNS", "PN", "PS", "Recall@K", "ROC-AUC")
-    table = Table("masks", *heads, title="Messages are weighed, not edges removed; sparsity is of the edges within reach")
+    table = Table("masks", *heads, title="Messages and features are weighed, nothing is removed", caption=COLUMNS)
     for name, row in measured.items():
         values = (row.get(c, float("nan")) for c in columns)
         table.add_row(name, *("" if math.isnan(v) else f"{v:.3f}" for v in values))
@@ -224,8 +240,8 @@ def numbers(text: str) -> list[int]:
     found: list[int] = []
     try:
         for part in text.split(","):
-            first, _, last = part.partition(":")
-            found += range(int(first), int(last)) if last else [int(first)]
+            first, colon, last = part.partition(":")
+            found += range(int(first), int(last)) if colon else [int(first)]
     except ValueError:
         raise InputError(f"index must look like 7, 3,5,9 or 300:700 (got {text!r}).") from None
     return found
@@ -244,9 +260,14 @@ def own_model(place: str, weights: Path | None) -> nn.Module:
     build: Callable[[], nn.Module] | None = getattr(module, name, None)
     if not callable(build):
         raise InputError(f"{path} must define {name}() that returns the model (it does not).")
-    model = build()
-    if weights is not None:
-        model.load_state_dict(models.read_weights(weights))
+    try:
+        model = build()
+        if isinstance(model, nn.Module) and weights is not None:
+            model.load_state_dict(models.read_weights(weights))
+    except (TypeError, RuntimeError) as error:
+        raise InputError(f"{name}() must return a model without arguments, and fit its weights (got: {error}).") from error
+    if not isinstance(model, nn.Module):
+        raise InputError(f"{name}() must return a torch.nn.Module (got {type(model).__name__}).")
     return model.eval()
 
 
@@ -283,15 +304,18 @@ def train(
 ) -> None:
     """Train a network with the paper's hyper-parameters."""
     bench = datasets.load(dataset)
+    if out is not None:
+        store.prepared(out)
     how = models.recipe(dataset, seed=seed, **({} if epochs is None else {"epochs": epochs}))
     done = models.train(bench, arch, how)
     accuracy = ", ".join(f"{part} {value:.3f}" for part, value in done.accuracy.items())
     console().print(f"{arch} on {dataset}: {done.epochs} epochs, best at {done.best_epoch}; accuracy {accuracy}.")
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
-        digest = write_weights(done.model, out / "model.safetensors")
-        record = {"dataset": dataset, "architecture": arch, "sha256": digest, **done.record()}
-        (out / "manifest.json").write_text(json.dumps(record, indent=1) + "\n")
+        digest: list[str] = []
+        store.replace_file(out / "model.safetensors", lambda path: digest.append(write_weights(done.model, path)))
+        store.write_json(
+            out / "manifest.json", {"dataset": dataset, "architecture": arch, "sha256": digest[0], **done.record()}
+        )
         console().print(f"Stored in {out}: model.safetensors, manifest.json.")
 
 

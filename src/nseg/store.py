@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
+from nseg.many import placed
 
 NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
 TENSORS = {
@@ -30,7 +32,7 @@ TENSORS = {
 }
 
 
-def write(folder: Path, explanations: Sequence[Explanation], manifest: dict[str, Any]) -> None:
+def write(folder: str | Path, explanations: Sequence[Explanation], manifest: dict[str, Any]) -> None:
     """Write explanations and what made them.
 
     Args:
@@ -38,6 +40,7 @@ def write(folder: Path, explanations: Sequence[Explanation], manifest: dict[str,
         explanations: from ``explain_many``.
         manifest: plain data; versions are added.
     """
+    folder, explanations = prepared(folder), [placed(one) for one in explanations]
     columns: dict[str, list[Any]] = {"output_id": [int(one.output_id) for one in explanations]}
     columns["target"] = [_target(one) for one in explanations]
     for name in NUMBERS:
@@ -50,17 +53,37 @@ def write(folder: Path, explanations: Sequence[Explanation], manifest: dict[str,
         "torch": torch.__version__,
         "torch_geometric": torch_geometric.__version__,
     }
+    replace_file(folder / "explanations.parquet", lambda path: pq.write_table(pa.table(columns), path, compression="zstd"))
+    write_json(folder / "manifest.json", {**manifest, "versions": versions})
+
+
+def prepared(folder: str | Path) -> Path:
+    """A folder to write into, made if need be."""
+    path = Path(folder)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"The output must be a folder that can be made (got {folder}: {error.strerror}).") from error
-    _replace(folder / "explanations.parquet", lambda path: pq.write_table(pa.table(columns), path, compression="zstd"))
-    text = json.dumps({**manifest, "versions": versions}, indent=1, sort_keys=True) + "\n"
-    _replace(folder / "manifest.json", lambda path: path.write_text(text))
+    return path
 
 
-def read(folder: Path) -> tuple[list[Explanation], dict[str, Any]]:
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write plain data; what is not a number becomes null."""
+    text = json.dumps(_without_nan(content), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    replace_file(path, lambda place: place.write_text(text))
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _without_nan(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(v) for v in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read(folder: str | Path) -> tuple[list[Explanation], dict[str, Any]]:
     """Explanations (without their graphs) and manifest."""
+    folder = Path(folder)
     for name in ("explanations.parquet", "manifest.json"):
         if not (folder / name).is_file():
             raise InputError(f"{folder} must hold {name} (it does not). Write it with nseg explain --out.")
@@ -84,7 +107,7 @@ def _target(one: Explanation) -> int:
     return int(one.target if index is None else one.target[index])
 
 
-def _replace(path: Path, make: Any) -> None:
+def replace_file(path: Path, make: Callable[[Path], object]) -> None:
     """Make a file beside its place and move it there, so that none is ever half written."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:

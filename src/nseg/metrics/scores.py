@@ -157,6 +157,8 @@ def connectedness(edge_index: Tensor, kept: Tensor, num_nodes: int) -> Tensor:
 def recall_at_k(score: Tensor, truth: Tensor, k: int, total: int | None = None) -> float:
     """Share of the ground truth among the k highest scores; NaN where there is no ground truth.
 
+    Of equal scores at the border each is as likely to be among the k as another: a constant mask gets what chance gives.
+
     Args:
         score: of each element, [m].
         truth: whether it belongs to the ground truth, [m].
@@ -165,10 +167,20 @@ def recall_at_k(score: Tensor, truth: Tensor, k: int, total: int | None = None) 
 
     >>> recall_at_k(torch.tensor([0.9, 0.1, 0.8]), torch.tensor([True, True, False]), 2)
     0.5
+    >>> recall_at_k(torch.ones(4), torch.tensor([True, True, False, False]), 2)
+    0.5
     """
     total = int(truth.sum()) if total is None else total
-    best = torch.argsort(score, descending=True, stable=True)[:k]
-    return float(truth[best].sum()) / total if total else float("nan")
+    if not total:
+        return float("nan")
+    if k >= score.numel():
+        return float(truth.sum()) / total
+    if k <= 0:
+        return 0.0
+    border = score.topk(k).values[-1]
+    above, tied = score > border, score == border
+    chance = (k - int(above.sum())) / int(tied.sum())
+    return (float(truth[above].sum()) + chance * float(truth[tied].sum())) / total
 
 
 @metric("area", "higher")

@@ -13,6 +13,7 @@ from torch_geometric.explain import Explanation
 from nseg.complement import uniform
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
+from nseg.many import placed
 from nseg.metrics import scores
 
 
@@ -32,7 +33,7 @@ class Accuracy:
     jaccard: Tensor
 
 
-def accuracy(data: Benchmark, explanations: Sequence[Explanation], kind: str = "edge") -> Accuracy:
+def accuracy(data: Benchmark, explanations: Explanation | Sequence[Explanation], kind: str = "edge") -> Accuracy:
     """Compare explanations of a dataset's instances with their own ground truth, as the paper does.
 
     Args:
@@ -42,7 +43,8 @@ def accuracy(data: Benchmark, explanations: Sequence[Explanation], kind: str = "
     """
     if kind not in ("edge", "node"):
         raise InputError(f"kind must be 'edge' or 'node' (got {kind!r}).")
-    rows = [_one(data, one, kind) for one in explanations]
+    found = [placed(one) for one in _several(explanations)]
+    rows = [_one(data, one, kind) for one in found]
     return Accuracy(*(torch.tensor(column, dtype=torch.double) for column in zip(*rows, strict=True)))
 
 
@@ -52,7 +54,7 @@ def _one(data: Benchmark, one: Explanation, kind: str) -> tuple[float, float, fl
     if truth is None or mask is None or not bool(truth.edge.any()):
         return nothing, nothing, nothing, nothing, nothing
     graph, hard = data.graph(int(one.output_id)), one.get(f"hard_{kind}_mask")
-    near = _near(one, graph)
+    near = _near(data, one, graph)
     if kind == "node":
         score = torch.zeros(graph.num_nodes).index_copy(0, one.node_id, mask.mean(-1).float())
         kept = _kept(hard.any(-1) if hard is not None else mask.mean(-1) > 0.5, one.node_id, graph.num_nodes)
@@ -69,15 +71,22 @@ def _one(data: Benchmark, one: Explanation, kind: str) -> tuple[float, float, fl
     return recall, area, scores.precision(kept, here), scores.f1(kept, here), scores.jaccard(kept, here)
 
 
-def _near(one: Explanation, graph: Data) -> Tensor:
+def _near(data: Benchmark, one: Explanation, graph: Data) -> Tensor:
     """Nodes from which a message can reach the explained output, [N]."""
     reached = one.get("reached")
-    if reached is None or one.get("index") is None:
+    if reached is None or data.level == "graph":
         return torch.ones(graph.num_nodes, dtype=torch.bool)
     near = torch.zeros(graph.num_nodes, dtype=torch.bool)
     near[graph.edge_index[:, one.edge_id[reached]].flatten()] = True
     near[int(one.output_id)] = True
     return near
+
+
+def _several(explanations: Explanation | Sequence[Explanation]) -> list[Explanation]:
+    found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+    if not found:
+        raise InputError("At least one explanation is needed (got none).")
+    return found
 
 
 def _kept(mask: Tensor, ids: Tensor, size: int) -> Tensor:
@@ -93,13 +102,14 @@ def _undirected(edge_index: Tensor, score: Tensor, truth: Tensor) -> tuple[Tenso
     return best, torch.zeros(number, dtype=torch.bool).scatter(0, member, truth)
 
 
-def summarise(values: Tensor, confidence: float = 0.95) -> dict[str, float]:
+def summarise(values: Tensor | Sequence[float], confidence: float = 0.95) -> dict[str, float]:
     """Mean, standard deviation, bootstrap interval and number of the values that are known.
 
     >>> summarise(torch.tensor([1.0, 3.0, float("nan")]))["mean"]
     2.0
     """
-    known = values[~values.isnan()].double()
+    values = torch.as_tensor(values, dtype=torch.double)
+    known = values[~values.isnan()]
     low, high = scores.bootstrap(values, confidence)
     return {
         "mean": float(known.mean()) if known.numel() else float("nan"),
@@ -110,7 +120,7 @@ def summarise(values: Tensor, confidence: float = 0.95) -> dict[str, float]:
     }
 
 
-def trivial(explanations: Sequence[Explanation], kind: str, seed: int = 0) -> list[Explanation]:
+def trivial(explanations: Explanation | Sequence[Explanation], kind: str, seed: int = 0) -> list[Explanation]:
     """The same instances with a trivial explanation instead: what any method must beat.
 
     Args:
@@ -122,8 +132,9 @@ def trivial(explanations: Sequence[Explanation], kind: str, seed: int = 0) -> li
     if kind not in (*values, "random"):
         raise InputError(f"kind must be 'all', 'none', 'half' or 'random' (got {kind!r}).")
     made = []
-    for one in explanations:
+    for one in map(placed, _several(explanations)):
         other = one.clone()
+        other._model_args, other._model_config = one._model_args, one._model_config
         for name in ("edge_mask", "node_mask"):
             mask = one.get(name)
             if mask is None:

@@ -17,7 +17,7 @@ from torch_geometric.explain.config import ModelMode, ModelReturnType
 from nseg.complement import uniform
 from nseg.errors import InputError
 from nseg.instances import Inputs, Role, whole
-from nseg.many import explain_many
+from nseg.many import explain_many, placed
 from nseg.metrics import scores
 from nseg.scm import PLAIN, Scm, Way, borrowed, close, predicted_class, probability, uncompiled
 from nseg.source import CANNOT_BE_CUT, Source, checked_inputs, graph_scms
@@ -97,20 +97,31 @@ class Judge:
         found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
         if not found:
             raise InputError("A judge needs at least one explanation (got none).")
-        self.explainer, self.found = explainer, [_placed(one) for one in found]
+        self.explainer, self.found = explainer, [placed(one) for one in found]
         self.model, self.config = uncompiled(explainer.model), explainer.model_config
         self.edges = found[0].get("edge_mask") is not None
         self.nodes = found[0].get("node_mask") is not None
         with borrowed(self.model), torch.no_grad():
             self.parts = self._parts(data)
             self.output = self._gather([scm.outcome()[0] for _, scm in self.parts])  # [B, C]
+        self.reached = self._within_reach()
         self.target = self._gather([scm.instances.target for _, scm in self.parts])
         self.label = predicted_class(self.output, self.config)
 
     def _parts(self, data: Data | Sequence[Data]) -> list[tuple[Tensor, Scm]]:
         ids = [int(one.output_id) for one in self.found]
         level = self.config.task_level
-        names = self.found[0]._model_args
+        names = getattr(self.found[0], "_model_args", None)
+        if names is None:
+            raise InputError("A judge needs explanations with their graphs (got stored ones). Explain again, or keep them.")
+        for one in self.found:
+            graph = data if isinstance(data, Data) else data[int(one.output_id)] if int(one.output_id) < len(data) else None
+            edges = 0 if graph is None else int(graph.num_edges)
+            if graph is None or (one.edge_id.numel() and int(one.edge_id.max()) >= edges):
+                raise InputError(
+                    f"data must be what was explained (got {edges} edges for an explanation of output {one.output_id}, "
+                    "which has more, or too few graphs). Give the same graph or list of graphs as to explain_many."
+                )
         if isinstance(data, Data):
             kwargs = {name: data[name] for name in names if name in data}
             if level.value == "edge" and not kwargs and self.found[0].get("index") is not None:
@@ -162,6 +173,8 @@ class Judge:
             return None
         if kind == "soft":
             return soft
+        if isinstance(kind, str) and kind != "hard":
+            raise InputError(f"masks must be 'soft', 'hard' or a threshold (got {kind!r}).")
         if kind == "hard":
             if one.get("hard_" + name) is None:
                 raise InputError("These explanations have no hard masks (got soft ones). Give a threshold: masks=0.5.")
@@ -183,6 +196,14 @@ class Judge:
             places.append(rows)
         return places
 
+    def _within_reach(self) -> list[Tensor]:
+        """Edges of each explanation over which a message can reach its output."""
+        reached = [torch.zeros(one.edge_id.numel(), dtype=torch.bool) for one in self.found]
+        for rows in self._places:
+            for number, edge, _ in rows:
+                reached[number][edge] = True
+        return reached
+
     def _packed(self, masks: list[Pair], part: int) -> Pair:
         """Masks of a part's explanations in the order of its causal model's edges and nodes."""
         edge, node = [], []
@@ -200,13 +221,14 @@ class Judge:
     def outcome(
         self,
         masks: list[Pair],
-        worlds: Callable[[Tensor, Tensor, str], Tensor] | None = None,
+        worlds: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> Tensor:
         """The model's output in the factual and the complement world of each mask, [2, B, C].
 
         Args:
             masks: edge and node mask of each explanation.
-            worlds: makes other worlds [K, m] of a packed mask, keys of its elements and what they are; then [K, B, C].
+            worlds: makes other worlds [K, m] of a packed mask and keys of its elements, which do not depend on the company
+                that an explanation is in; then [K, B, C].
         """
         parts = []
         with borrowed(self.model):
@@ -216,17 +238,27 @@ class Judge:
                     e = None if edge is None else torch.stack([edge, 1 - edge])
                     n = None if node is None else torch.stack([node, 1 - node])
                 else:
-                    keys = torch.arange(len(edge) if edge is not None else 0)
-                    e = None if edge is None else worlds(edge, keys, "edge")
-                    n = None if node is None else worlds(node.flatten(), torch.arange(node.numel()), "node")
-                    n = None if n is None else n.view(len(n), *node.shape)  # type: ignore[union-attr]
+                    e = None if edge is None else worlds(edge, self._keys(part, scm, 0, 1))
+                    n = None
+                    if node is not None:
+                        n = worlds(node.flatten(), self._keys(part, scm, 1, node.size(1))).view(-1, *node.shape)
                 parts.append(scm.outcome(e, n))
         order = torch.argsort(torch.cat([which for which, _ in self.parts]))
         return torch.cat(parts, 1)[:, order]
 
+    def _keys(self, part: int, scm: Scm, kind: int, width: int) -> Tensor:
+        """A number for each entry of a packed mask, from what is explained and the caller's number of the edge or node."""
+        here = scm.instances
+        ids, owner = (here.edge_id, here.edge_owner) if kind == 0 else (here.node_id, here.node_owner)
+        output = torch.tensor([int(self.found[number].output_id) for number, _, _ in self._places[part]])
+        key = (output[owner] << 40) ^ (kind << 39) ^ (ids * width)
+        return (key.unsqueeze(1) + torch.arange(width)).flatten()
+
     @torch.no_grad()
     def removed(self, masks: list[Pair]) -> Tensor:
         """The same with edges deleted instead of messages weighed, [2, B, C]; masks must be hard."""
+        if not self.edges:
+            raise InputError("Only edges can be removed (got node masks only). Use intervention='mask'.")
         if any(e is not None and bool(((e > 0) & (e < 1)).any()) for e, _ in masks):
             raise InputError(
                 "Edges are removed or not, so masks must be hard (got soft ones). Use masks='hard' or a threshold."
@@ -277,6 +309,8 @@ class Judge:
         return self._fidelity(self.masks(masks), str(masks), intervention)
 
     def _fidelity(self, masks: list[Pair], kind: str, intervention: str) -> Fidelity:
+        if intervention not in ("mask", "remove"):
+            raise InputError(f"intervention must be 'mask' or 'remove' (got {intervention!r}).")
         factual, complement = self.removed(masks) if intervention == "remove" else self.outcome(masks)
         p, p_f, p_c = (probability(o, self.target, self.config) for o in (self.output, factual, complement))
         plus, minus = self._changed(complement), self._changed(factual)
@@ -306,10 +340,9 @@ class Judge:
     def sparsity(self, masks: list[Pair]) -> Tensor:
         """Share of the edges within reach (or nodes, where only they are masked) that each explanation leaves out, [B]."""
         values = []
-        for one, (edge, node) in zip(self.found, masks, strict=True):
+        for reached, (edge, node) in zip(self.reached, masks, strict=True):
             if edge is not None:
-                reached = one.get("reached")
-                values.append(scores.sparsity(edge if reached is None else edge[reached]))
+                values.append(scores.sparsity(edge[reached]))
             else:
                 assert node is not None
                 values.append(scores.sparsity(node))
@@ -322,24 +355,29 @@ class Judge:
     def sparsities(self, at: Sequence[float] = TENTHS, intervention: Intervention = "mask") -> Curve:
         """Fidelity of the highest elements of each mask, so many that a given share of those within reach is left out."""
 
-        def ranked(one: Explanation, mask: Tensor | None) -> tuple[Tensor, int] | None:
-            """Rank of each element, and how many are within reach."""
+        def ranked(mask: Tensor | None, counts: Tensor) -> tuple[Tensor, int] | None:
+            """Rank of each element, those that count first, and how many count."""
             if mask is None:
                 return None
-            flat, reached = mask.flatten(), one.get("reached")
+            flat = torch.where(counts, mask.flatten(), -torch.inf)
             order = torch.argsort(flat, descending=True, stable=True)
             rank = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel()))
-            within = int(reached.sum()) if reached is not None and mask.dim() == 1 else flat.numel()
-            return rank.view_as(mask), within
+            return rank.view_as(mask), int(counts.sum())
 
         def top(ranks: tuple[Tensor, int] | None, share: float) -> Tensor | None:
             return None if ranks is None else (ranks[0] < round((1 - share) * ranks[1])).to(self.output.dtype)
 
-        ranks = [(ranked(one, e), ranked(one, n)) for one, (e, n) in zip(self.found, self.masks("soft"), strict=True)]
+        every = torch.tensor(True)
+        ranks = [
+            (ranked(e, r), ranked(n, every if n is None else torch.ones(n.numel(), dtype=torch.bool)))
+            for r, (e, n) in zip(self.reached, self.masks("soft"), strict=True)
+        ]
         masks = [[(top(e, share), top(n, share)) for e, n in ranks] for share in at]
         return self._curve("sparsity", masks, at, intervention)
 
     def _curve(self, along: str, masks: list[list[Pair]], at: Sequence[float], intervention: str) -> Curve:
+        if not len(at) or list(at) != sorted(at):
+            raise InputError(f"A curve needs values in ascending order (got {list(at)}).")
         found = [self._fidelity(m, along, intervention) for m in masks]
         x = torch.tensor(list(at), dtype=torch.double)
         columns = {k: torch.tensor([getattr(f, k) for f in found]) for k in ("fid_plus", "fid_minus", "charact", "sparsity")}
@@ -356,16 +394,24 @@ class Judge:
         Zheng et al., *Towards Robust Fidelity for Evaluating Explainability of Graph Neural Networks*.
         """
 
-        def worlds(mask: Tensor, keys: Tensor, kind: str) -> Tensor:
-            u = uniform(keys + (kind == "node") * (1 << 40), 2 * samples, (seed,), mask.dtype).T  # [2 S, m]
+        if not (0 <= alpha1 <= 1 and 0 <= alpha2 <= 1 and samples >= 1):
+            raise InputError(
+                f"alpha1 and alpha2 must be chances and samples at least 1 (got {alpha1}, {alpha2}, {samples})."
+            )
+
+        def worlds(mask: Tensor, keys: Tensor) -> Tensor:
+            u = uniform(keys, 2 * samples, (seed,), mask.dtype).T  # [2 S, m]
             inside = mask > 0.5
             without = torch.where(inside, (u[:samples] >= alpha1).to(mask.dtype), torch.ones_like(u[:samples]))
             alone = torch.where(inside, torch.ones_like(u[samples:]), (u[samples:] >= alpha2).to(mask.dtype))
             return torch.cat([without, alone])
 
         output = self.outcome(self.masks(masks), worlds)
-        same = (torch.stack([predicted_class(o, self.config) for o in output]) == self.label).float()
-        plus, minus = float(1 - same[:samples].mean()), float(1 - same[samples:].mean())
+        y = self.label if self.explainer.explanation_type.value == "model" else self.target
+        before = (self.label == y).float()
+        after = (torch.stack([predicted_class(o, self.config) for o in output]) == y).float()
+        changed = (before - after).abs()  # [2 S, B]
+        plus, minus = float(changed[:samples].mean()), float(changed[samples:].mean())
         value = float(scores.charact(torch.tensor(plus), torch.tensor(minus)))
         return {
             "fid_plus": plus,
@@ -391,23 +437,6 @@ class Judge:
         return output.exp() if self.config.return_type is ModelReturnType.log_probs else output
 
 
-def _placed(one: Explanation) -> Explanation:
-    """An explanation that says what it explains; one on the whole graph, as PyG's ``Explainer`` gives, is told so."""
-    if "output_id" in one:
-        return one
-    index = one.get("index")
-    if index is not None and torch.as_tensor(index).numel() != 1:
-        raise InputError(
-            f"A judge needs explanations of one output each (got one of {torch.as_tensor(index).numel()}). "
-            "Explain them one by one with explain_many."
-        )
-    placed = one.clone()
-    placed._model_args, placed._model_config = one._model_args, one._model_config
-    placed.output_id = 0 if index is None else int(index)
-    placed.edge_id, placed.node_id = torch.arange(one.edge_index.size(1)), torch.arange(one.x.size(0))
-    return placed
-
-
 # --- stability -----------------------------------------------------------------------------------------------------------
 
 
@@ -417,10 +446,19 @@ def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
     Args:
         runs: explanations of the same instances, e.g. by several seeds.
     """
+    if len(runs) < 2:
+        raise InputError(f"Stability compares at least two runs (got {len(runs)}).")
+
+    def kept(one: Explanation) -> Tensor:
+        for name in ("edge_mask", "node_mask"):
+            if one.get(name) is not None:
+                hard: Tensor | None = one.get("hard_" + name)
+                return one[name] > 0.5 if hard is None else hard
+        raise InputError("Stability needs explanations with a mask (got one without).")
+
     values = []
     for versions in zip(*runs, strict=True):
-        name = "hard_edge_mask" if versions[0].get("hard_edge_mask") is not None else "hard_node_mask"
-        pairs = [scores.jaccard(a[name], b[name]) for a, b in combinations(versions, 2)]
+        pairs = [scores.jaccard(kept(a), kept(b)) for a, b in combinations(versions, 2)]
         values.append(sum(pairs) / len(pairs))
     return torch.tensor(values)
 
@@ -429,6 +467,10 @@ def perturbed_stability(
     explainer: Explainer, data: Data, index: Any, noise: float = 0.01, times: int = 3, seed: int = 0
 ) -> Tensor:
     """Stability under small Gaussian noise on the features, of each instance whose class the noise leaves, [B]; else NaN."""
+    if not isinstance(data, Data) or times < 1:
+        raise InputError(
+            "perturbed_stability needs one graph and times >= 1 (got graphs, or fewer). Call it once per graph."
+        )
     rng = torch.Generator().manual_seed(seed)
     runs = [explain_many(explainer, data, index)]
     for _ in range(times):
