@@ -142,7 +142,7 @@ def test_the_numbers_are_those_of_the_whole_graph(name: str, masks: tuple[bool, 
         node = one.hard_node_mask.float() if nodes else None
         label = int(one.target[row])
 
-        def p(e, n, row=row, label=label) -> float:  # type: ignore[no-untyped-def]
+        def p(e, n, row=row, label=label) -> float:
             return float(explain.get_masked_prediction(data.x, data.edge_index, n, e)[row].softmax(-1)[label])
 
         if edges and nodes:
@@ -344,18 +344,18 @@ def test_the_budget_also_holds_for_the_sweep() -> None:
     seen: list[int] = []
     plain = Scm._outcome
 
-    def watch(self, edge, node, worlds):  # type: ignore[no-untyped-def]
+    def watch(self, edge, node, worlds):
         seen.append(worlds * int(self.instances.sizes.sum()))
         return plain(self, edge, node, worlds)
 
     model, data = seeded(Two), graph(nodes=40, edges=80)
     most = {}
-    Scm._outcome = watch  # type: ignore[method-assign]
+    Scm._outcome = watch
     try:
         for budget in (2**20, 2**28):
             seen.clear()
             explain_many(explainer(model, NSEG(steps=2)), data, range(40), budget=budget)
             most[budget] = max(seen)
     finally:
-        Scm._outcome = plain  # type: ignore[method-assign]
+        Scm._outcome = plain
     assert most[2**20] < most[2**28] / 4

@@ -189,4 +189,4 @@ def test_a_misspelt_setting_is_a_type_error() -> None:
 
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(AttributeError):
-        Settings().steps = 3  # type: ignore[misc]
+        Settings().steps = 3

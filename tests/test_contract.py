@@ -63,7 +63,7 @@ def test_the_reported_numbers_are_what_pyg_predicts_under_the_hard_masks(node: s
         found = explain(data.x, data.edge_index, index=row)
         label = int(found.target[row])
 
-        def p(edge, hard, row=row, label=label) -> float:  # type: ignore[no-untyped-def]
+        def p(edge, hard, row=row, label=label) -> float:
             out = explain.get_masked_prediction(data.x, data.edge_index, hard, edge)
             return float(out[row].softmax(-1)[label])
 
@@ -112,12 +112,12 @@ def test_binary_raw_and_probs_are_the_two_class_softmax(column: bool) -> None:
             super().__init__()
             self.inner = some
 
-        def forward(self, x, edge_index, batch=None):  # type: ignore[no-untyped-def]
+        def forward(self, x, edge_index, batch=None):
             z = self.inner(x, edge_index, batch)
             return torch.cat([torch.zeros_like(z), z], -1)
 
     class Squeezed(Molecule):
-        def forward(self, x, edge_index, batch=None):  # type: ignore[no-untyped-def]
+        def forward(self, x, edge_index, batch=None):
             return super().forward(x, edge_index, batch).squeeze(-1)
 
     class Probs(nn.Module):
@@ -125,7 +125,7 @@ def test_binary_raw_and_probs_are_the_two_class_softmax(column: bool) -> None:
             super().__init__()
             self.inner = some
 
-        def forward(self, x, edge_index, batch=None):  # type: ignore[no-untyped-def]
+        def forward(self, x, edge_index, batch=None):
             return self.inner(x, edge_index, batch).sigmoid()
 
     raw: nn.Module = some
@@ -295,7 +295,7 @@ def test_regression_is_refused_with_the_reason() -> None:
 
 
 class OwnPropagate(GCNConv):
-    def propagate(self, edge_index, size=None, **kwargs):  # type: ignore[no-untyped-def, override]
+    def propagate(self, edge_index, size=None, **kwargs):
         x = kwargs["x"]
         return torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
 
@@ -309,7 +309,7 @@ class Around(nn.Module):
         self.odd = OwnPropagate(CLASSES, CLASSES) if kind == "own propagate" else GCNConv(CLASSES, CLASSES)
         self.pool = TopKPooling(CLASSES, ratio=0.5)
 
-    def forward(self, x, edge_index):  # type: ignore[no-untyped-def]
+    def forward(self, x, edge_index):
         x = self.conv(x, edge_index)
         size = x.size(0)
         if self.kind == "pooling":

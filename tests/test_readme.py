@@ -16,4 +16,4 @@ def test_the_readmes_python_runs(number: int) -> None:
     space: dict[str, object] = {}
     exec(compile(BLOCKS[number], f"README block {number}", "exec"), space)  # our own text
     assert "many" in space
-    assert len(space["many"]) == 34  # type: ignore[arg-type]
+    assert len(space["many"]) == 34

@@ -174,12 +174,12 @@ def assert_same(before: object, after: object) -> None:
         assert isinstance(after, torch.Tensor)
         assert torch.equal(before, after)
     elif isinstance(before, dict):
-        assert before.keys() == after.keys()  # type: ignore[attr-defined]
+        assert before.keys() == after.keys()
         for key in before:
-            assert_same(before[key], after[key])  # type: ignore[index]
+            assert_same(before[key], after[key])
     elif isinstance(before, list | tuple):
-        assert len(before) == len(after)  # type: ignore[arg-type]
-        for one, other in zip(before, after, strict=True):  # type: ignore[call-overload]
+        assert len(before) == len(after)
+        for one, other in zip(before, after, strict=True):
             assert_same(one, other)
     else:
         assert before == after

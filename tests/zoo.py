@@ -51,7 +51,7 @@ class Stack(nn.Module):
 class EdgeStack(Stack):
     """The same, for models that take weights or attributes of edges by name."""
 
-    def forward(self, x, edge_index, batch=None, edge_weight=None, edge_attr=None):  # type: ignore[no-untyped-def, override]
+    def forward(self, x, edge_index, batch=None, edge_weight=None, edge_attr=None):
         return super().forward(x, edge_index, batch, edge_weight=edge_weight, edge_attr=edge_attr)
 
 
@@ -113,7 +113,7 @@ class Molecule(nn.Module):
 class NoBatch(Molecule):
     """Takes one graph at a time."""
 
-    def forward(self, x, edge_index):  # type: ignore[no-untyped-def, override]
+    def forward(self, x, edge_index):
         return super().forward(x, edge_index)
 
 

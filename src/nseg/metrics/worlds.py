@@ -440,6 +440,7 @@ class Judge:
 # --- stability -----------------------------------------------------------------------------------------------------------
 
 
+@scores.metric("Jaccard index", "higher")
 def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
     """Mean Jaccard index of the hard edge masks over pairs of runs, of each instance, [B]; higher is steadier.
 
@@ -463,6 +464,7 @@ def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
     return torch.tensor(values)
 
 
+@scores.metric("Jaccard index", "higher")
 def perturbed_stability(
     explainer: Explainer, data: Data, index: Any, noise: float = 0.01, times: int = 3, seed: int = 0
 ) -> Tensor:
@@ -484,7 +486,3 @@ def perturbed_stability(
         ]
     )
     return torch.where(same, stability(runs), torch.nan)
-
-
-stability.unit, stability.better = "Jaccard index", "higher"  # type: ignore[attr-defined]
-perturbed_stability.unit, perturbed_stability.better = "Jaccard index", "higher"  # type: ignore[attr-defined]
