@@ -9,8 +9,8 @@ from zoo import NODE_CONFIG, NODE_MODELS, graph, seeded
 from nseg.complement import Shifted, Subset, instance_keys, literal, uniform
 from nseg.instances import Inputs
 from nseg.scm import borrowed
-from nseg.search import Noise, Space
 from nseg.source import Source
+from nseg.space import Noise, Space
 
 
 def instances(rows: list[int]):

@@ -17,8 +17,9 @@ from nseg.extract import best_prefix
 from nseg.instances import Inputs
 from nseg.presets import PAPER
 from nseg.scm import borrowed
-from nseg.search import Noise, Settings, Solution, Space, evaluate, search
+from nseg.search import Settings, search
 from nseg.source import Source
+from nseg.space import Draw, Masks, Noise, Space, evaluate
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 
@@ -64,7 +65,7 @@ def test_the_complement_is_an_expectation_over_the_law() -> None:
         space = Space(scm.instances, True, None)
         noise = Noise.of(space, 0, torch.float)
         edge = torch.tensor([[0.3, 0.6]])
-        p, q = evaluate(scm, space, edge, None, (1.0,), Shifted(0.5), samples=400, noise=noise)
+        p, q = evaluate(scm, space, Masks(edge, None), (1.0,), Draw(Shifted(0.5), 400, noise))
     assert float(p) == pytest.approx(1 / (1 + math.exp(-0.9)), abs=1e-6)
     grid = torch.linspace(-0.5, 0.5, 401)
     exact = torch.sigmoid(1.1 + grid.view(-1, 1) + grid.view(1, -1)).mean()
@@ -134,7 +135,7 @@ def test_the_subgraph_search_is_the_papers_loop_on_the_whole_graph(name: str, ma
         ((_, scm),) = source.scms(index, torch.zeros(1, dtype=torch.long), source.targets(None, index))
         some = scm.instances
         space = Space(some, True, MaskType.object if masks == "ef" else None)
-        found = search(scm, space, settings)
+        found = search(scm, space, settings).soft
         numbers = Noise.of(space, settings.seed, torch.float)
 
         def noise(kind: str, *draw: int) -> Tensor:
@@ -193,7 +194,7 @@ def test_the_search_never_beats_enumeration_and_comes_close(objective: str) -> N
         algorithm = NSEG(objective=objective, undirected=True, tolerance=0.0, alpha_e=1e-3)
         with borrowed(model):
             with torch.no_grad():
-                p, q = evaluate(scm, space, subsets, None, (1.0,))
+                p, q = evaluate(scm, space, Masks(subsets, None), (1.0,))
             found = algorithm.answer(scm, space)
         value = {"pns": p - q, "pn": 1 - q, "ps": p}[objective]
         mine = {"pns": found.hard[0] - found.hard[1], "pn": 1 - found.hard[1], "ps": found.hard[0]}[objective]
@@ -222,8 +223,7 @@ def test_the_best_prefix_is_the_one_found_by_trying_all(nodes: MaskType | None, 
         node = None
         if nodes is not None:
             node = uniform(keys[: space.node_owner.numel()], space.node_width, (6,), torch.float)
-        nothing = torch.zeros(4)
-        hard_edge, hard_node = best_prefix(scm, space, Solution(edge, node, nothing, nothing, nothing), settings)
+        hard_edge, hard_node = best_prefix(scm, space, Masks(edge, node), settings)
         split = space.split(settings)
         for b in range(4):
             mine = [edge[space.edge_owner == b]] + ([] if node is None else [node[space.node_owner == b].flatten()])
@@ -232,7 +232,7 @@ def test_the_best_prefix_is_the_one_found_by_trying_all(nodes: MaskType | None, 
             for cut in cuts:  # one prefix at a time; other instances' elements do not matter
                 e = (edge >= cut).float().unsqueeze(0)
                 n = None if node is None else (node >= cut).float().unsqueeze(0)
-                p, q = evaluate(scm, space, e, n, split)
+                p, q = evaluate(scm, space, Masks(e, n), split)
                 values.append(float(p[0, b] - q[0, b]))
             value = torch.tensor(values)
             length = int((value >= value.max() - tolerance - 1e-6).nonzero()[0])
@@ -242,7 +242,7 @@ def test_the_best_prefix_is_the_one_found_by_trying_all(nodes: MaskType | None, 
                 assert kept == length
             # a longer ranking is looked through in two rounds: never better than the best, and at least what 65 cuts give
             e, n = hard_edge.float().unsqueeze(0), None if hard_node is None else hard_node.float().unsqueeze(0)
-            p, q = evaluate(scm, space, e, n, split)
+            p, q = evaluate(scm, space, Masks(e, n), split)
             assert float(p[0, b] - q[0, b]) <= float(value.max()) + 1e-6
 
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,8 +18,10 @@ from nseg.extract import harden
 from nseg.instances import Instances, Role, opposite
 from nseg.presets import PAPER
 from nseg.scm import Scm, borrowed, uncompiled
-from nseg.search import Settings, Space, evaluate, search
+from nseg.search import Settings, Solution, Tick, search
+from nseg.settings import Common
 from nseg.source import Source, checked_inputs
+from nseg.space import Masks, Space, evaluate
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Answer:
         node, hard_node: soft and hard node masks, [N, w], or [B, F] for common attributes.
         soft: p_factual and p_complement of the soft masks, [2, B].
         hard: the same of the hard masks, [2, B].
+        exact: whether each hard mask is the best there is, by enumeration, [B].
         common: whether node masks are of features common to all nodes.
     """
 
@@ -43,17 +45,57 @@ class Answer:
     hard_node: Tensor | None
     soft: Tensor
     hard: Tensor
+    exact: Tensor
     common: bool = False
 
 
 class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
-    """An explainer that answers many instances at once; :func:`nseg.explain_many` needs nothing else of it."""
+    """An explainer that answers many instances at once; :func:`nseg.explain_many` needs nothing else of it.
 
-    settings: Settings
+    A method says what its settings are and how it scores elements (:meth:`solve`); how a hard explanation is made of the
+    scores and what it is worth is the same for all.
+    """
+
+    Settings: ClassVar[type[Common]]
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__()
+        self.settings: Any = self.Settings(**settings)
 
     @abstractmethod
-    def answer(self, scm: Scm, space: Space, tick: Callable[[], object] = lambda: None) -> Answer:
-        """Explain all instances of ``scm``; ``tick`` is called once per step."""
+    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+        """Score the elements of all instances of ``scm``; ``tick`` is called :attr:`ticks` times."""
+
+    @property
+    def ticks(self) -> int:
+        """How often :meth:`solve` reports progress."""
+        return max(int(getattr(self.settings, "steps", 1)), 1)
+
+    def worlds(self, space: Space) -> int:
+        """How many worlds :meth:`solve` runs at once with a gradient."""
+        return 1
+
+    def answer(self, scm: Scm, space: Space, tick: Tick = lambda: None) -> Answer:
+        """Explain all instances of ``scm``."""
+        solution = self.solve(scm, space, tick)
+        hard, exact = harden(scm, space, solution, self.settings)
+        split = space.split(self.settings)
+        soft = solution.soft
+        (soft_edge, _), (hard_edge, _) = (space.weights(Masks(m.edge, None)) for m in (soft, hard))
+        both = torch.cat(
+            [torch.cat(evaluate(scm, space, m.map(lambda v: v.unsqueeze(0).to(scm.dtype)), split)) for m in (soft, hard)]
+        )
+        return Answer(
+            instances=scm.instances,
+            edge=soft_edge,
+            hard_edge=hard_edge,
+            node=soft.node,
+            hard_node=hard.node,
+            soft=both[:2],
+            hard=both[2:],
+            exact=exact,
+            common=space.nodes is MaskType.common_attributes,
+        )
 
     def space(self, instances: Instances) -> Space:
         """The elements of the masks that the connected :class:`Explainer` asks for."""
@@ -90,6 +132,11 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             )
         return True
 
+    def __repr__(self) -> str:
+        plain = {f.name: f.default for f in fields(self.settings)}
+        changed = {k: v for k, v in vars(self.settings).items() if v != plain[k] or k == "objective"}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+
 
 class NSEG(BatchedAlgorithm):
     r"""Necessary and sufficient explanations: masks that maximise a lower bound of the PNS (Eq. 18).
@@ -112,9 +159,10 @@ class NSEG(BatchedAlgorithm):
     NSEG(objective='ps', steps=100)
     """
 
+    Settings = Settings
+
     def __init__(self, objective: str = "pns", **settings: Any) -> None:
-        super().__init__()
-        self.settings = Settings(objective=objective, **settings)
+        super().__init__(objective=objective, **settings)
 
     @classmethod
     def paper(cls, dataset: str, masks: str = "e", **changes: Any) -> NSEG:
@@ -130,38 +178,15 @@ class NSEG(BatchedAlgorithm):
             raise SettingsError(f"The paper has no settings for {dataset!r} with masks {masks!r}. Known: {known}.")
         return cls(**{**PAPER[dataset, masks], **changes})
 
-    def answer(self, scm: Scm, space: Space, tick: Callable[[], object] = lambda: None) -> Answer:
-        solution = search(scm, space, self.settings, tick)
-        edge, node = harden(scm, space, solution, self.settings)
-        with torch.no_grad():
-            hard = evaluate(
-                scm,
-                space,
-                None if edge is None else edge.unsqueeze(0).to(scm.dtype),
-                None if node is None else node.unsqueeze(0).to(scm.dtype),
-                space.split(self.settings),
-            )
-        soft_edge, _ = space.expand(solution.edge, None)
-        hard_edge, _ = space.expand(edge, None)
-        return Answer(
-            instances=scm.instances,
-            edge=soft_edge,
-            hard_edge=hard_edge,
-            node=solution.node,
-            hard_node=node,
-            soft=torch.stack([solution.p_factual, solution.p_complement]),
-            hard=torch.cat(hard),
-            common=space.nodes is MaskType.common_attributes,
-        )
+    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+        return search(scm, space, self.settings, tick)
 
-    def __repr__(self) -> str:
-        plain = Settings()
-        changed = {k: v for k, v in vars(self.settings).items() if v != getattr(plain, k) or k == "objective"}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+    def worlds(self, space: Space) -> int:
+        return len(self.settings.starts) * (1 + len(space.events) * int(self.settings.samples))
 
 
 def explanation(
-    answer: Answer, number: int, edge_index: Tensor, edge_id: Tensor, node_id: Tensor, settings: Settings
+    answer: Answer, number: int, edge_index: Tensor, edge_id: Tensor, node_id: Tensor, settings: Common
 ) -> Explanation:
     """One instance's explanation on a graph that holds it; 0 where the search did not go.
 
@@ -205,6 +230,7 @@ def explanation(
         "ps": float(obj.ps_bound(p_factual, p_complement)),
         "soft_p_factual": float(soft_factual),
         "soft_p_complement": float(soft_complement),
+        "exact": bool(answer.exact[number]),
         "seed": settings.seed,
         "settings": settings.as_plain_data(),
     }

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from nseg import objective as obj
 from nseg.instances import pointers
 from nseg.scm import Scm
-from nseg.search import Settings, Solution, Space, evaluate
+from nseg.search import Solution
+from nseg.settings import Common
+from nseg.space import Masks, Space, evaluate
 
 FINE = 32  # every prefix up to this length is looked at, and this many longer ones; the winner's surroundings then again
 
@@ -45,53 +47,75 @@ def top_k(score: Tensor, owner: Tensor, k: int) -> Tensor:
     return ranks(score, owner) < k
 
 
-def harden(scm: Scm, space: Space, solution: Solution, settings: Settings) -> tuple[Tensor | None, Tensor | None]:
-    """Hard masks of the edge elements [n_e] and node elements [n_n, w], as the settings ask."""
+def harden(scm: Scm, space: Space, solution: Solution, settings: Common) -> tuple[Masks, Tensor]:
+    """Hard masks of the elements, as the settings ask, and whether each instance's is the best there is, [B]."""
+    sure = torch.zeros(len(scm.instances), dtype=torch.bool, device=scm.instances.x.device)
+    if solution.hard is not None:
+        return solution.hard, sure if solution.exact is None else solution.exact
     if settings.extract == "prefix":
-        return best_prefix(scm, space, solution, settings)
+        return best_prefix(scm, space, solution.soft, settings), sure
+    if settings.extract == "threshold":
+        return solution.soft.map(lambda mask: above(mask, settings.threshold)), sure
+    owners = iter(space.owners.tensors)
 
-    def one(mask: Tensor | None, owner: Tensor) -> Tensor | None:
-        if mask is None:
-            return None
-        if settings.extract == "threshold":
-            return above(mask, settings.threshold)
+    def top(mask: Tensor) -> Tensor:
+        owner = next(owners)
         width = mask[0].numel() if mask.dim() > 1 and len(mask) else 1
         return top_k(mask.flatten(), owner.repeat_interleave(width), settings.k or 0).view_as(mask)
 
-    return (
-        one(solution.edge, space.edge_owner) if space.edges else None,
-        one(solution.node, space.node_owner) if space.nodes else None,
-    )
+    return solution.soft.map(top), sure
+
+
+@dataclass(frozen=True)
+class Row:
+    """All elements of a space in one row, edges before nodes.
+
+    Args:
+        space: what the elements are.
+    """
+
+    space: Space
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """Instance of each element, [n]."""
+        edge, node = self.space.owners
+        parts = [] if edge is None else [edge]
+        return torch.cat(parts + ([] if node is None else [node.repeat_interleave(self.space.node_width)]))
+
+    def join(self, masks: Masks) -> Tensor:
+        """Masks [..., n_e] and [..., n_n, w] as [..., n]."""
+        edge, node = masks
+        return torch.cat([m for m in (edge, None if node is None else node.flatten(-2)) if m is not None], -1)
+
+    def part(self, row: Tensor) -> Masks:
+        """The other way round."""
+        space = self.space
+        edges = space.edge_owner.numel() if space.edges else 0
+        node = row[..., edges:].reshape(*row.shape[:-1], -1, space.node_width) if space.nodes else None
+        return Masks(row[..., :edges] if space.edges else None, node)
 
 
 @torch.no_grad()
-def best_prefix(scm: Scm, space: Space, solution: Solution, settings: Settings) -> tuple[Tensor | None, Tensor | None]:
-    """The smallest prefix of each instance's ranking whose objective is within ``tolerance`` of the best prefix.
+def best_prefix(scm: Scm, space: Space, soft: Masks, settings: Common) -> Masks:
+    """The smallest prefix of each instance's ranking whose merit is within ``tolerance`` of the best prefix.
 
     Edges and nodes are ranked together by their weight. Up to 64 elements every prefix is evaluated; of a longer ranking
     the first 32 and 32 more, and then those between the winner and the next shorter one that was evaluated.
     """
-    width = space.node_width if space.nodes else 1
-    edges = space.edge_owner.numel() if space.edges else 0
-    score = torch.cat([m.flatten() for m in (solution.edge, solution.node) if m is not None])
-    owner = torch.cat(
-        [*([space.edge_owner] if space.edges else []), *([space.node_owner.repeat_interleave(width)] if space.nodes else [])]
-    )
-    rank = ranks(score, owner)
-    number = len(scm.instances)
+    row = Row(space)
+    owner, number = row.owner, len(scm.instances)
+    rank = ranks(row.join(soft), owner)
     elements = owner.bincount(minlength=number)
     length = torch.zeros(number, dtype=torch.long, device=owner.device)
     for group in _like_sizes(elements):
         mine = torch.isin(owner, group)  # in the order in which the group's own space numbers its elements
         alone = scm if len(group) == number else scm.select(group)
-        small = Space(alone.instances, space.edges, space.nodes, space.undirected)
-        prefixes = _Prefixes(alone, small, rank[mine], torch.searchsorted(group, owner[mine]), settings)
+        prefixes = _Prefixes(
+            alone, Row(space.of(alone.instances)), rank[mine], torch.searchsorted(group, owner[mine]), settings
+        )
         length[group] = prefixes.best(elements[group])
-    kept = rank < length[owner]
-    return (
-        kept[:edges] if space.edges else None,
-        kept[edges:].view(-1, width) if space.nodes else None,
-    )
+    return row.part(rank < length[owner])
 
 
 def _like_sizes(elements: Tensor) -> list[Tensor]:
@@ -105,17 +129,17 @@ class _Prefixes:
     """The prefixes of each instance's ranking.
 
     Args:
-        scm, space: B instances and their elements.
+        scm, row: B instances and their elements.
         rank: rank of each element within its instance, edges before nodes.
         owner: its instance.
         settings: what is climbed, and how much of it may be given up.
     """
 
     scm: Scm
-    space: Space
+    row: Row
     rank: Tensor
     owner: Tensor
-    settings: Settings
+    settings: Common
 
     def best(self, elements: Tensor) -> Tensor:
         """Length of the chosen prefix of each instance, [B]."""
@@ -134,13 +158,9 @@ class _Prefixes:
 
     def _value(self, lengths: Tensor) -> Tensor:
         """The objective of the prefixes of the given lengths, [T, B]."""
-        space = self.space
-        edges = space.edge_owner.numel() if space.edges else 0
         kept = (self.rank < lengths[:, self.owner]).to(self.scm.dtype)  # [T, n]
-        edge = kept[:, :edges] if space.edges else None
-        node = kept[:, edges:].view(len(kept), -1, space.node_width) if space.nodes else None
-        climb = obj.OBJECTIVES[self.settings.objective]
-        return climb(*evaluate(self.scm, space, edge, node, space.split(self.settings)))
+        space = self.row.space
+        return self.settings.merit(*evaluate(self.scm, space, self.row.part(kept), space.split(self.settings)))
 
 
 def _grid(lower: Tensor, upper: Tensor) -> Tensor:

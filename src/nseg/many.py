@@ -22,6 +22,7 @@ from nseg.explainer import Answer, BatchedAlgorithm, explanation
 from nseg.instances import Inputs, Instances, Role, whole
 from nseg.scm import Scm, accepts, borrowed, counted, uncompiled
 from nseg.source import Source, bytes_per_member, checked_classes, checked_index, checked_inputs, graph_scms, prediction
+from nseg.space import Masks
 
 BUDGET = 256 * 2**20
 """Bytes of memory that a search uses at once by default."""
@@ -211,9 +212,7 @@ class _Run:
             few.require_dependence(*self.masks)
             self.checked = True
         per_world = OVERHEAD * _bytes_kept(algorithm, few) / int(few.instances.sizes.sum())
-        events = len(algorithm.space(few.instances).events)
-        worlds = 1 + events * algorithm.settings.samples
-        need = per_world * worlds * scm.instances.sizes
+        need = per_world * algorithm.worlds(algorithm.space(few.instances)) * scm.instances.sizes
         if float(need.max()) > self.budget:
             raise BudgetError(
                 f"The memory budget must hold one instance, which needs about {int(need.max())} bytes here "
@@ -222,7 +221,7 @@ class _Run:
         scm.members_at_once = min(scm.members_at_once, max(int(self.budget / per_world), 1))
         for part in chunks(need, self.budget, len(need) if scm.way.joint else 1):
             small = scm.select(part.to(scm.instances.x.device))
-            tick = partial(advance, len(part) / max(algorithm.settings.steps, 1))
+            tick = partial(advance, len(part) / algorithm.ticks)
             yield part, algorithm.answer(small, algorithm.space(small.instances), tick)
 
     def _call(self, inputs: Inputs, row: int | None, target: Tensor | None, advance: Advance) -> Explanation:
@@ -344,7 +343,7 @@ def _bytes_kept(algorithm: BatchedAlgorithm, scm: Scm) -> int:
     edge = ones(space.edge_owner.numel()) if space.edges else None
     node = ones(space.node_owner.numel(), space.node_width) if space.nodes else None
     with counted() as kept:
-        scm.do(*space.expand(edge, node))
+        scm.do(*space.weights(Masks(edge, node)))
     return kept()
 
 

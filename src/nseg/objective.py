@@ -72,9 +72,6 @@ def sufficiency(p_factual: Tensor, p_complement: Tensor) -> Tensor:
     return p_factual
 
 
-OBJECTIVES: dict[str, Objective] = {"pns": gap, "pn": necessity, "ps": sufficiency}
-
-
 def mix(p_events: Tensor, split: Sequence[float]) -> Tensor:
     r"""Probability in the complement, :math:`\sum_a P_a\, \mathbb{E}[f^{\hat y} \mid a]` over its events (Eqs. 11, 15-17).
 
@@ -89,12 +86,12 @@ def mix(p_events: Tensor, split: Sequence[float]) -> Tensor:
 
 
 def size(mask: Tensor, owner: Tensor, number: int) -> Tensor:
-    r"""Sum of the mask of each instance, :math:`\|M\|_1` (Eq. 19), [B].
+    r"""Sum of the mask of each instance, :math:`\|M\|_1` (Eq. 19), [..., n] to [..., B].
 
     >>> size(torch.tensor([0.5, 1.0, 0.25]), torch.tensor([0, 0, 1]), 2)
     tensor([1.5000, 0.2500])
     """
-    return mask.new_zeros(number).index_add(0, owner, mask.flatten(1).sum(1) if mask.dim() > 1 else mask)
+    return mask.new_zeros(*mask.shape[:-1], number).index_add(-1, owner, mask)
 
 
 def entropy(logits: Tensor) -> Tensor:
@@ -106,3 +103,89 @@ def entropy(logits: Tensor) -> Tensor:
     tensor([0.6931, 0.0000])
     """
     return F.softplus(logits) - logits * torch.sigmoid(logits)
+
+
+# --- what is climbed -------------------------------------------------------------------------------------------------------
+# Functions of log-odds: z_factual [P, B] and z_complement [P, A, S, B], whose sigmoids are probabilities, and the split.
+
+
+def climb_gap(z_factual: Tensor, z_complement: Tensor, split: Sequence[float], step: int) -> Tensor:
+    r"""The paper's PNS objective :math:`p_\xi - p_{\xi^c}` (Eq. 18), whose gradient dies for confident models."""
+    return gap(z_factual.sigmoid(), mix(z_complement.sigmoid(), split))
+
+
+def climb_necessity(z_factual: Tensor, z_complement: Tensor, split: Sequence[float], step: int) -> Tensor:
+    r"""The paper's NSEG(PN) objective (appendix C)."""
+    return necessity(z_factual.sigmoid(), mix(z_complement.sigmoid(), split))
+
+
+def climb_sufficiency(z_factual: Tensor, z_complement: Tensor, split: Sequence[float], step: int) -> Tensor:
+    r"""The paper's NSEG(PS) objective (appendix C)."""
+    return sufficiency(z_factual.sigmoid(), mix(z_complement.sigmoid(), split))
+
+
+def climb_log_gap(z_factual: Tensor, z_complement: Tensor, split: Sequence[float], step: int) -> Tensor:
+    r"""Surrogate of the gap, :math:`\log p_\xi + \sum_a P_a\, \mathbb{E}\log(1 - f^{\hat y})`: 0 where the PNS bound is 1.
+
+    Its gradient is that of a log-odds, so it does not vanish where the model is sure of the wrong thing.
+
+    >>> climb_log_gap(torch.tensor([[0.0]]), torch.tensor([[[[0.0]]]]), (1.0,), 0)
+    tensor([[-1.3863]])
+    """
+    return climb_log_sufficiency(z_factual, z_complement, split, step) + climb_log_necessity(
+        z_factual, z_complement, split, step
+    )
+
+
+def climb_log_necessity(z_factual: Tensor, z_complement: Tensor, split: Sequence[float], step: int) -> Tensor:
+    r"""Surrogate of necessity, :math:`\sum_a P_a\, \mathbb{E}\log(1 - f^{\hat y})`."""
+    return mix(F.logsigmoid(-z_complement), split)
+
+
+def climb_log_sufficiency(z_factual: Tensor, z_complement: Tensor, split: Sequence[float], step: int) -> Tensor:
+    r"""Surrogate of sufficiency, :math:`\log p_\xi`."""
+    return F.logsigmoid(z_factual)
+
+
+def climb_pn_ratio(z_factual: Tensor, z_complement: Tensor, split: Sequence[float], step: int) -> Tensor:
+    r"""The PN bound of Prop. 3 without its clamp, :math:`1 - p_{\xi^c} / p_\xi`.
+
+    Numerator and denominator are climbed in turn, one per step, so that neither outweighs the other (appendix C).
+    """
+    return 1 - _in_turn(mix(z_complement.sigmoid(), split), z_factual.sigmoid(), step)
+
+
+def climb_ps_ratio(z_factual: Tensor, z_complement: Tensor, split: Sequence[float], step: int) -> Tensor:
+    r"""The PS bound of Prop. 3 without its clamp, :math:`1 - (1 - p_\xi) / (1 - p_{\xi^c})`, in turn like the other."""
+    return 1 - _in_turn((-z_factual).sigmoid(), mix((-z_complement).sigmoid(), split), step)
+
+
+def _in_turn(numerator: Tensor, denominator: Tensor, step: int) -> Tensor:
+    """The ratio, through one part of which a gradient flows."""
+    if step % 2:
+        return numerator.detach() / denominator.clamp_min(1e-6)
+    return numerator / denominator.detach().clamp_min(1e-6)
+
+
+Climb = Callable[[Tensor, Tensor, Sequence[float], int], Tensor]
+
+CLIMBED: dict[tuple[str, str], Climb] = {
+    ("pns", "gap"): climb_gap,
+    ("pn", "gap"): climb_necessity,
+    ("ps", "gap"): climb_sufficiency,
+    ("pns", "log"): climb_log_gap,
+    ("pn", "log"): climb_log_necessity,
+    ("ps", "log"): climb_log_sufficiency,
+    ("pn", "ratio"): climb_pn_ratio,
+    ("ps", "ratio"): climb_ps_ratio,
+}
+"""What is climbed, by objective and surrogate."""
+
+MERITS: dict[tuple[str, str], Objective] = {
+    ("pns", "gap"): gap,
+    ("pn", "gap"): necessity,
+    ("ps", "gap"): sufficiency,
+    ("pn", "ratio"): pn_bound,
+    ("ps", "ratio"): ps_bound,
+}
+"""What explanations are compared by; a logarithm is compared by what it is the logarithm of."""

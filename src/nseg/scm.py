@@ -134,6 +134,27 @@ def probability(output: Tensor, target: Tensor, config: ModelConfig) -> Tensor:
     return output.gather(-1, target.expand(output.shape[:-1]).unsqueeze(-1)).squeeze(-1)
 
 
+def log_odds(output: Tensor, target: Tensor, config: ModelConfig) -> Tensor:
+    r"""Log-odds of the target class, :math:`\log f_\theta^{\hat y} - \log(1 - f_\theta^{\hat y})`.
+
+    If the model returns raw scores or logarithms, their gradient lives also where the probability rounds to 0 or 1.
+
+    Args:
+        output, target, config: as in :func:`probability`.
+
+    >>> config = ModelConfig(mode="multiclass_classification", task_level="graph", return_type="raw")
+    >>> log_odds(torch.tensor([[90.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]), config)
+    tensor([90.,  1.])
+    """
+    if config.mode is ModelMode.binary_classification and config.return_type is ModelReturnType.raw:
+        return (2.0 * target.to(output.dtype) - 1.0) * output
+    if config.mode is ModelMode.binary_classification or config.return_type is ModelReturnType.probs:
+        return torch.logit(probability(output, target, config), eps=torch.finfo(output.dtype).eps)
+    place = target.expand(output.shape[:-1]).unsqueeze(-1)
+    others = output.scatter(-1, place, -torch.inf).logsumexp(-1)
+    return (output.gather(-1, place).squeeze(-1) - others).clamp(-1e4, 1e4)  # an only class has no rival
+
+
 def accepts(model: nn.Module, name: str) -> bool:
     """Whether the model's forward takes an argument of that name."""
     return name in inspect.signature(model.forward).parameters
@@ -360,16 +381,19 @@ class Scm:
             edge: weight of each edge's messages, [K, E]; None leaves them.
             node: factor of each node's features, [K, N, 1] or [K, N, F]; None leaves them.
         """
+        return self._mean(_finite(probability(self.outcome(edge, node), self.instances.target, self.config)))
+
+    def log_odds(self, edge: Tensor | None = None, node: Tensor | None = None) -> Tensor:
+        """Log-odds of each instance's class in K worlds, [K, B]: what :meth:`do` is the sigmoid of."""
+        z = _finite(log_odds(self.outcome(edge, node), self.instances.target, self.config))  # [K, R]
+        return z if z.size(1) == len(self.instances) else torch.logit(self._mean(z.sigmoid()), torch.finfo(z.dtype).eps)
+
+    def _mean(self, value: Tensor) -> Tensor:
+        """Mean over each instance's rows, [K, R] to [K, B]."""
         instances = self.instances
-        p = probability(self.outcome(edge, node), instances.target, self.config)  # [K, R]
-        if not bool(torch.isfinite(p).all()):
-            raise ModelError(
-                "The model's output must stay finite when messages or features are scaled down (got NaN or infinity, as a "
-                "division by a sum that becomes 0 gives). Guard the division, e.g. with clamp(min=1e-12)."
-            )
-        if p.size(1) == len(instances):
-            return p
-        total = p.new_zeros(len(p), len(instances)).index_add(1, instances.row_owner, p)
+        if value.size(1) == len(instances):
+            return value
+        total = value.new_zeros(len(value), len(instances)).index_add(1, instances.row_owner, value)
         return total / instances.row_ptr.diff()
 
     def outcome(self, edge: Tensor | None = None, node: Tensor | None = None) -> Tensor:
@@ -527,6 +551,15 @@ class Scm:
             edge_id = instances.edge_id[edge % instances.num_edges]
             place = torch.where(edge < 0, place, _where(there.edge, edges)[edge_id])
         return {name: value[place] for name, value in there.constant.items()}
+
+
+def _finite(value: Tensor) -> Tensor:
+    if not bool(torch.isfinite(value).all()):
+        raise ModelError(
+            "The model's output must stay finite when messages or features are scaled down (got NaN or infinity, as a "
+            "division by a sum that becomes 0 gives). Guard the division, e.g. with clamp(min=1e-12)."
+        )
+    return value
 
 
 def _where(items: Tensor, size: int) -> Tensor:
