@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
 from torch_geometric.nn import MessagePassing
 
@@ -94,6 +95,29 @@ def hooked(model: nn.Module, on_propagate: Callable[..., Any], on_message: Calla
 
 
 @contextmanager
+def observed(model: nn.Module) -> Iterator[list[tuple[Tensor, int]]]:
+    """Write down what each layer puts out, and how many message passing steps there were until then."""
+    seen: list[tuple[Tensor, int]] = []
+    steps = 0
+
+    def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
+        nonlocal steps
+        steps += 1
+
+    def on_output(layer: MessagePassing, args: Any, output: Any) -> Tensor | None:
+        if not isinstance(output, Tensor):
+            return None
+        here = output.clone() if output.requires_grad else output.detach().clone().requires_grad_()
+        seen.append((here, steps))
+        return here.clone()  # what is written down must stay, also where the model goes on in place
+
+    with hooked(model, on_propagate, None), ExitStack() as stack:
+        for layer in layers(model).values():
+            stack.callback(layer.register_forward_hook(on_output).remove)
+        yield seen
+
+
+@contextmanager
 def counted() -> Iterator[Callable[[], int]]:
     """Count the bytes that autograd keeps for a backward pass; what is yielded tells how many so far."""
     kept: dict[int, int] = {}
@@ -105,6 +129,37 @@ def counted() -> Iterator[Callable[[], int]]:
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         yield lambda: sum(kept.values())
+
+
+class _GuidedReLU(torch.autograd.Function):
+    """A ReLU that lets only positive gradients back."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        kept = value.clamp_min(0)
+        ctx.save_for_backward(kept)
+        return kept
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> Tensor:
+        (kept,) = ctx.saved_tensors
+        return torch.where(kept > 0, gradient[0].clamp_min(0), 0)
+
+
+class Guided(TorchFunctionMode):
+    """While it is on, every ReLU lets only positive gradients back, however it is spelt: as a module, function or method."""
+
+    IN_PLACE = (torch.relu_, Tensor.relu_)
+    RELUS = (torch.relu, Tensor.relu, nn.functional.relu, *IN_PLACE)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in self.RELUS:
+            return func(*args, **kwargs)
+        value = args[0] if args else kwargs["input"]
+        kept = _GuidedReLU.apply(value)  # type: ignore[no-untyped-call]
+        in_place = func in self.IN_PLACE or (args[1] if len(args) > 1 else kwargs.get("inplace", False))
+        return value.copy_(kept) if in_place else kept
 
 
 # --- probabilities ---------------------------------------------------------------------------------------------------
@@ -153,6 +208,23 @@ def log_odds(output: Tensor, target: Tensor, config: ModelConfig) -> Tensor:
     place = target.expand(output.shape[:-1]).unsqueeze(-1)
     others = output.scatter(-1, place, -torch.inf).logsumexp(-1)
     return (output.gather(-1, place).squeeze(-1) - others).clamp(-1e4, 1e4)  # an only class has no rival
+
+
+def score(output: Tensor, target: Tensor, config: ModelConfig) -> Tensor:
+    r"""Score of the target class as the model gives it: a raw output, a log-probability or a probability.
+
+    For a binary raw output :math:`z` it is :math:`z` or :math:`-z`, so that a higher score always speaks for the class.
+
+    Args:
+        output, target, config: as in :func:`probability`.
+
+    >>> config = ModelConfig(mode="binary_classification", task_level="graph", return_type="raw")
+    >>> score(torch.tensor([3.0, 3.0]), torch.tensor([1, 0]), config)
+    tensor([ 3., -3.])
+    """
+    if config.mode is ModelMode.binary_classification:
+        return (log_odds if config.return_type is ModelReturnType.raw else probability)(output, target, config)
+    return output.gather(-1, target.expand(output.shape[:-1]).unsqueeze(-1)).squeeze(-1)
 
 
 def accepts(model: nn.Module, name: str) -> bool:
@@ -341,6 +413,21 @@ class _Step:
     constant: dict[str, Tensor] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Activation:
+    """What a message passing layer put out in one call.
+
+    Args:
+        value: its output, [N, H].
+        gradient: of the sum of all class scores with respect to it, [N, H].
+        right: where the output is that of the whole graph, [N]; elsewhere it cannot matter and was not worked out.
+    """
+
+    value: Tensor
+    gradient: Tensor
+    right: Tensor
+
+
 class Scm:
     """Y = f(E, X) for B instances.
 
@@ -387,6 +474,33 @@ class Scm:
         """Log-odds of each instance's class in K worlds, [K, B]: what :meth:`do` is the sigmoid of."""
         z = _finite(log_odds(self.outcome(edge, node), self.instances.target, self.config))  # [K, R]
         return z if z.size(1) == len(self.instances) else torch.logit(self._mean(z.sigmoid()), torch.finfo(z.dtype).eps)
+
+    def score(self, edge: Tensor | None = None, node: Tensor | None = None) -> Tensor:
+        """Score of each instance's class in K worlds, [K, B]: what gradients are usually taken of."""
+        return self._mean(_finite(score(self.outcome(edge, node), self.instances.target, self.config)))
+
+    def activations(self) -> list[Activation]:
+        """What each message passing layer puts out where nothing is masked, and the gradient of the class score there."""
+        tile, steps = self._plan(1, False) if self.way.planned else (self.instances.tile(1), [])
+        run = self._run_planned if self.way.planned else self._run_plain
+        with torch.enable_grad(), observed(self.model) as seen:
+            rows = run(tile.inputs, steps, None)[tile.rows]
+            total = self._mean(_finite(score(rows, self.instances.target, self.config))).sum()
+        found = [(value, step) for value, step in seen if value.dim() and len(value) == self.instances.num_nodes]
+        values, last = [value for value, _ in found], max([len(steps), *(step for _, step in found)])
+        gradients: Sequence[Tensor] = [torch.zeros_like(value) for value in values]
+        if total.requires_grad and values:
+            gradients = torch.autograd.grad(total, values, allow_unused=True, materialize_grads=True)
+        wide = self.instances.num_nodes, -1
+        return [
+            Activation(value.detach().reshape(wide), gradient.reshape(wide), self.instances.hops <= last - step)
+            for (value, step), gradient in zip(found, gradients, strict=True)
+        ]
+
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """The rows of ``edge_index`` that messages go to."""
+        return tuple(sorted({int(m.flow == "source_to_target") for m in layers(self.model).values()})) or (1,)
 
     def _mean(self, value: Tensor) -> Tensor:
         """Mean over each instance's rows, [K, R] to [K, B]."""

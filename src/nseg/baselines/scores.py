@@ -1,0 +1,44 @@
+"""From what a method measures to scores in [0, 1]."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.explain.config import MaskType
+
+from nseg.errors import UnsupportedError
+from nseg.explainer import BatchedAlgorithm
+from nseg.extract import Row
+from nseg.instances import Instances
+from nseg.space import Masks, Space
+
+
+def scaled(space: Space, scores: Masks) -> Masks:
+    """Non-negative scores divided by the highest of their instance, edges and nodes together; 0 where all are 0."""
+    row = Row(space)
+    value, owner = row.join(scores), row.owner
+    top = value.new_zeros(len(space.instances)).scatter_reduce(0, owner, value, "amax")
+    return row.part(value / torch.where(top > 0, top, 1)[owner])
+
+
+def mean_of_ends(instances: Instances, node: Tensor) -> Tensor:
+    """Score of each edge from those of its two ends, [N] to [E]."""
+    return node[instances.edge_index].mean(0)
+
+
+def on_elements(space: Space, edge: Tensor, node: Tensor) -> Masks:
+    """Scores of edges [E] and nodes [N] as those of the elements: the mean over the directions that share one."""
+    element, number = space.element_of_edge, space.edge_owner.numel()
+    total = edge.new_zeros(number).index_add(0, element, edge)
+    mean = total / element.bincount(minlength=number)
+    return Masks(mean if space.edges else None, node.unsqueeze(1) if space.nodes else None)
+
+
+def refuse_features(algorithm: BatchedAlgorithm) -> None:
+    """Raise if a method that scores nodes as a whole is asked for their features."""
+    kind = algorithm.explainer_config.node_mask_type
+    if kind not in (None, MaskType.object):
+        raise UnsupportedError(
+            f"{type(algorithm).__name__} scores nodes, not their features (got node_mask_type='{kind.value}'). "
+            "Use node_mask_type='object' or None."
+        )
