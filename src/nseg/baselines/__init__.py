@@ -1,0 +1,1 @@
+"""Rivals under the same contract, one file each."""
