@@ -1,0 +1,143 @@
+"""CF^2: the smallest mask that is sufficient and whose complement is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
+
+from nseg.baselines.mask_learning import per_instance, preset, start
+from nseg.explainer import BatchedAlgorithm
+from nseg.instances import Role
+from nseg.scm import Scm, probability
+from nseg.search import Descent, Look, Solution, Tick, descend
+from nseg.settings import Common, number, whole
+from nseg.space import Space
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Common):
+    """All that determines an explanation of CF^2 besides model and data; see also :class:`nseg.settings.Common`.
+
+    Args:
+        steps: steps of Adam.
+        lr: its step size.
+        strength: lambda, price of what the explanation lacks in strength; the price of one kept element is 1.
+        alpha: share of the factual strength; the rest is the counterfactual one's.
+        gamma: lead of probability that is strong enough.
+        centre: logit around which the start lies.
+    """
+
+    steps: int = whole(500)
+    lr: float = number(0.01)
+    strength: float = number(500.0)
+    alpha: float = number(0.6, 0, 1)
+    gamma: float = number(0.5, 0, 1)
+    centre: float = number(1.0, -100, 100)
+
+
+PAPER: dict[str, dict[str, Any]] = {
+    name: {"strength": strength, "alpha": 0.6, "undirected": True}
+    for name, strength in {
+        "ba-shapes": 500.0,
+        "tree-cycles": 500.0,
+        "tree-grid": 500.0,
+        "ba-2motif": 1000.0,  # not stated; that of the other graph datasets
+        "mutagenicity": 1000.0,
+        "msrc-21": 1000.0,
+    }.items()
+}
+"""The paper's coefficients (appendix, "Baselines"); both directions of an edge have one weight, as in the original."""
+
+
+class CF2(BatchedAlgorithm):
+    r"""The smallest masks that keep the class ahead, and without which another class is ahead.
+
+    .. math::
+        \min_M\; \|M\|_1 + \lambda \big( \alpha\, [\gamma - S_f(M)]_+ + (1 - \alpha)\, [\gamma - S_c(M)]_+ \big), \quad
+        S_f = f^{\hat y}(M) - \max_{y \ne \hat y} f^y(M), \quad
+        S_c = \max_{y \ne \hat y} f^y(1 - M) - f^{\hat y}(1 - M)
+
+    A score near 1 says: part of what is both sufficient and necessary; near 0: can go. Edges, nodes, features, or edges and
+    nodes together, then with both taken away in the counterfactual world. With several rows per instance what they lack is
+    averaged.
+
+    Reference: Tan et al., *Learning and Evaluating Graph Neural Network Explanations based on Counterfactual and Factual
+    Reasoning*, WWW 2022. Cost: one forward and backward pass over two worlds per step.
+
+    As published (``chrisjtan/gnn_cff``): the rival is the best other class *in the world looked at* (not the runner-up of
+    the original prediction), the start is normal around 1, Adam takes 500 steps of 0.01, the masks after the last step are
+    returned. What differs: the published code for graphs compares p with 1/2 instead of the best other class, which for
+    two classes is this with half the gamma; directions are tied by ``undirected=True`` only, not by averaging two masks;
+    edges and features are masked in one run if asked for both; hard masks are made as for all methods, not cut at 0.1.
+
+    >>> CF2(alpha=0.5)
+    CF2(alpha=0.5)
+    """
+
+    Settings = Settings
+
+    @classmethod
+    def paper(cls, dataset: str, **changes: Any) -> CF2:
+        """The coefficients that the paper gave its rival on a dataset, e.g. ``CF2.paper("ba-shapes")``."""
+        return cls(**{**preset("CF2", PAPER, dataset), **changes})
+
+    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+        settings = self.settings
+
+        def method(look: Look) -> tuple[Tensor, Tensor]:
+            instances = look.scm.instances
+            both = look.space.weights(look.soft.map(lambda mask: torch.cat([mask, 1 - mask])))
+            ahead = lead(look.scm.outcome(*both), instances.target, look.scm.config)  # [2, R]
+            lack = per_instance(shortfall(*ahead, settings.alpha, settings.gamma), instances)  # [B]
+            loss = look.space.size(look.soft) + settings.strength * lack
+            return loss, -loss
+
+        nodes = scm.instances.ptr[Role.NODE].diff()
+        first = start(space, settings.seed, settings.centre, nodes, scm.dtype)
+        walk = descend(scm, space, first, method, Descent(settings.steps, settings.lr), tick)
+        return Solution(walk.logits.map(lambda logits: logits[0].sigmoid()), steps=walk.steps)
+
+    def worlds(self, space: Space) -> int:
+        return 2
+
+
+def lead(output: Tensor, target: Tensor, config: ModelConfig) -> Tensor:
+    r"""How far the class is ahead, :math:`f^{\hat y} - \max_{y \ne \hat y} f^y`, [..., R].
+
+    Args:
+        output: rows of the model's output, [..., R, C], or [..., R] for a binary model.
+        target: class of each row, [R].
+        config: what the model returns.
+
+    >>> config = ModelConfig(mode="multiclass_classification", task_level="graph", return_type="probs")
+    >>> lead(torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([0, 1]), config)
+    tensor([ 0.2000, -0.2000])
+    """
+    p = probability(output, target, config)
+    if config.mode is ModelMode.binary_classification:
+        return 2 * p - 1
+    if config.return_type is ModelReturnType.raw:
+        output = output.softmax(-1)
+    elif config.return_type is ModelReturnType.log_probs:
+        output = output.exp()
+    place = target.expand(output.shape[:-1]).unsqueeze(-1)
+    rival: Tensor = output.scatter(-1, place, 0.0).amax(-1)
+    return p - rival
+
+
+def shortfall(factual: Tensor, counterfactual: Tensor, alpha: float, gamma: float) -> Tensor:
+    r"""What an explanation lacks in strength, :math:`\alpha [\gamma - S_f]_+ + (1 - \alpha) [\gamma - S_c]_+`.
+
+    Args:
+        factual, counterfactual: lead of the class in the world of the explanation and in that without it.
+        alpha: share of the first.
+        gamma: lead that is strong enough.
+
+    >>> shortfall(torch.tensor([1.0, 0.0]), torch.tensor([-1.0, 0.5]), 0.5, 0.5)
+    tensor([0.0000, 0.7500])
+    """
+    return alpha * (gamma - factual).relu() + (1 - alpha) * (gamma + counterfactual).relu()

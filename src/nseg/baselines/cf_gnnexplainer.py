@@ -1,0 +1,136 @@
+"""CF-GNNExplainer: the smallest set of edges whose removal changes the prediction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nseg import objective as obj
+from nseg.baselines.mask_learning import per_instance, preset
+from nseg.errors import UnsupportedError
+from nseg.explainer import BatchedAlgorithm
+from nseg.extract import above
+from nseg.scm import Scm, log_odds, predicted_class
+from nseg.search import Descent, Look, Solution, Tick, descend
+from nseg.settings import Common, number, one_of, whole
+from nseg.space import Masks, Noise, Space
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Common):
+    """All that determines an explanation of CF-GNNExplainer; see also :class:`nseg.settings.Common`.
+
+    Args:
+        steps: steps of Adam.
+        lr: its step size.
+        beta: price of one removed edge.
+        kept: logit of P = 1 - M that the search starts from; above 0, so that nothing is removed yet.
+        spread: how far the start is spread around it, so that edges that do the same do not all go at once.
+        extract: ``"threshold"`` (at 0.5) is what the method means by its hard explanation.
+    """
+
+    steps: int = whole(500)
+    lr: float = number(0.1)
+    beta: float = number(0.5)
+    kept: float = number(1.0, 0, 100)
+    spread: float = number(0.1)
+    extract: str = one_of("threshold", ("prefix", "threshold", "topk"))
+
+    def merit(self, p_factual: Tensor, p_complement: Tensor) -> Tensor:
+        """Necessity: what is left over once the explanation is gone should not be of the class."""
+        return obj.necessity(p_factual, p_complement)
+
+
+PAPER: dict[str, dict[str, Any]] = {
+    name: {"beta": beta, "undirected": True}
+    for name, beta in {
+        "ba-shapes": 0.05,
+        "tree-cycles": 0.05,
+        "tree-grid": 0.05,
+        "ba-2motif": 0.01,  # not stated; that of the other graph datasets
+        "mutagenicity": 0.01,
+        "msrc-21": 0.01,
+    }.items()
+}
+"""The paper's coefficients (appendix, "Baselines"); both directions of an edge go together, as in the original."""
+
+
+class CFGNNExplainer(BatchedAlgorithm):
+    r"""The fewest edges whose removal changes the class: necessity only.
+
+    .. math::
+        \min_M\; \mathbb{1}[\hat y \text{ stays under } \lfloor 1 - M \rceil]\; \log\frac{f^{\hat y}(1 - M)}{1 - f^{\hat y}(1 - M)}
+                 + \beta \|M\|_1
+
+    The explanation M is what must *go*; the original's perturbation P is 1 - M, what stays. M above 0.5 is removed when the
+    class is looked at; of all M met under which it changes, the one that removes fewest edges is kept. So the hard
+    explanation is a counterfactual, exactly, and the soft score of an edge says how close it came to being part of it. Where
+    none was met, the last masks are returned.
+
+    Reference: Lucic et al., *CF-GNNExplainer: Counterfactual Explanations for Graph Neural Networks*, AISTATS 2022. Cost: two
+    forward passes and one backward pass over one world per step. Edges only, as published.
+
+    What differs from ``a-lucic/cf-gnnexplainer``, and why:
+
+    - Its distance is computed from the rounded P, which no gradient reaches, so that beta only ranks what was met, the search
+      stands still at the first change of class, and what it removed needlessly stays removed. Here the distance has a
+      gradient: once the class has changed edges are put back until it changes again, and the best of these is kept.
+    - Its push is log p, whose gradient is 1 - p times the one here. Where the model is sure that is below any beta and
+      nothing would ever be removed; log-odds fall whenever p does, and do not die.
+    - Adam instead of gradient descent, whose steps are proportional to a gradient that is tiny for sure models.
+    - Removing an edge takes its messages away; the original also normalises what is left anew.
+    - Directions of an edge are tied by ``undirected=True`` only (the original always does, and so does :meth:`paper`).
+
+    >>> CFGNNExplainer(beta=0.05)
+    CFGNNExplainer(beta=0.05)
+    """
+
+    Settings = Settings
+
+    @classmethod
+    def paper(cls, dataset: str, **changes: Any) -> CFGNNExplainer:
+        """The coefficients that the paper gave its rival on a dataset, e.g. ``CFGNNExplainer.paper("ba-shapes")``."""
+        return cls(**{**preset("CF-GNNExplainer", PAPER, dataset), **changes})
+
+    def supports(self) -> bool:
+        """Edge masks of classifiers."""
+        if self.masks != (True, False):
+            raise UnsupportedError(
+                "CFGNNExplainer removes edges and knows no node mask "
+                f"(got edge_mask_type={self.explainer_config.edge_mask_type}, "
+                f"node_mask_type={self.explainer_config.node_mask_type}). Use edge_mask_type='object', node_mask_type=None."
+            )
+        return super().supports()
+
+    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+        settings = self.settings
+
+        def method(look: Look) -> tuple[Tensor, Tensor]:
+            instances, (gone, _) = look.scm.instances, look.soft
+            assert gone is not None
+            z = log_odds(removed(look, gone), instances.target, look.scm.config)  # [1, R]
+            with torch.no_grad():
+                cut = above(gone, 0.5).to(gone.dtype)
+                stays = predicted_class(removed(look, cut), look.scm.config) == instances.target
+                fewest = torch.where(per_instance(stays.to(gone.dtype), instances) > 0, -torch.inf, -distance(look, cut))
+            return per_instance(torch.where(stays, z, 0), instances) + settings.beta * distance(look, gone), fewest
+
+        u = Noise.of(space, settings.seed, scm.dtype).for_edges(-1)
+        first = (settings.spread * (2 * u - 1) - settings.kept).unsqueeze(0)
+        walk = descend(scm, space, Masks(first, None), method, Descent(settings.steps, settings.lr), tick)
+        met = walk.trace[-1:].isfinite().any(0)[space.edge_owner]
+        soft = [torch.where(met, best, last[0]) for best, last in zip(walk.best.tensors, walk.seen.tensors, strict=True)]
+        return Solution(Masks(soft[0], None), steps=walk.steps)
+
+
+def removed(look: Look, gone: Tensor) -> Tensor:
+    """The model's output where edges are gone, in part or wholly, [1, R, C] or [1, R]."""
+    return look.scm.outcome(*look.space.weights(Masks(1 - gone, None)))
+
+
+def distance(look: Look, gone: Tensor) -> Tensor:
+    """How many edges of each instance are gone, both directions of a tied edge counted once, [1, B]."""
+    return obj.size(gone, look.space.edge_owner, len(look.scm.instances))
