@@ -14,7 +14,19 @@ from torch_geometric.data import Data
 from typer.testing import CliRunner, Result
 from zoo import NODE_MODELS, explainer, graph, seeded
 
-from nseg import NSEG, InputError, __version__, datasets, explain_many, metrics, store
+from nseg import (
+    NSEG,
+    InputError,
+    SettingsError,
+    UnsupportedError,
+    __version__,
+    baselines,
+    datasets,
+    explain_many,
+    metrics,
+    models,
+    store,
+)
 from nseg.cli import READING, app
 
 USERS_MODEL = """
@@ -66,6 +78,8 @@ def test_list_shows_all_there_is() -> None:
     output = call("list").output
     for word in ("ba-2motif", "msrc-21", "nseg, paper, tree-grid (ef)", "fid_plus", "roc_auc", "higher", "lower"):
         assert word in output
+    for name, entry in baselines.CATALOGUE.items():
+        assert re.search(rf"│ {name} +│ {re.escape(entry.idea)}", output), name
 
 
 @pytest.mark.parametrize("masks", ["e", "f", "ef"])
@@ -87,6 +101,39 @@ def test_explain_graphs_with_the_papers_settings(tmp_path: Path) -> None:
     output = call("explain", "ba-2motif", "--arch", "gin", "--index", "3,500", "--objective", "ps", "--paper").output
     assert "2 explained" in output
     assert "objective='ps'" in output
+
+
+@pytest.mark.parametrize("method", ["saliency", "grad_cam", "gnnexplainer", "pgexplainer", "pgm_explainer"])
+def test_explain_by_any_method(tmp_path: Path, method: str) -> None:
+    output = call("explain", "tree-cycles", "--index", "511:514", "--method", method, "--out", str(tmp_path)).output
+    assert "3 explained" in output
+    assert f"{baselines.find(method).__name__}(" in " ".join(output.split())
+    found, manifest = store.read(tmp_path)
+    assert manifest["method"] == method
+    assert manifest["settings"]["undirected"] is False
+    assert all(0 <= float(one.edge_mask.min()) <= float(one.edge_mask.max()) <= 1 for one in found)
+
+
+def test_a_rival_is_what_it_is_in_python_also_with_the_papers_settings(tmp_path: Path) -> None:
+    call("explain", "tree-cycles", "--index", "511:513", "--method", "cf_gnnexplainer", "--paper", "--out", str(tmp_path))
+    found, manifest = store.read(tmp_path)
+    algorithm = baselines.make("cf_gnnexplainer", "tree-cycles", seed=0)
+    assert manifest["settings"] == algorithm.settings.as_plain_data()
+    data, net = datasets.load("tree-cycles"), models.pretrained("tree-cycles", "gcn")
+    explain = explainer(net, algorithm, data.model_config)
+    for one, other in zip(found, explain_many(explain, data.graphs[0], range(511, 513)), strict=True):
+        torch.testing.assert_close(one.edge_mask, other.edge_mask)
+
+
+def test_a_method_that_cannot_is_refused() -> None:
+    for words, error, message in (
+        (("--method", "gnn"), SettingsError, "There is no method of that name"),
+        (("--method", "saliency", "--paper"), InputError, "The paper has no settings for saliency"),
+        (("--method", "saliency", "--objective", "ps"), InputError, "--objective belongs to nseg"),
+        (("--method", "cf_gnnexplainer", "--masks", "ef"), UnsupportedError, "node_mask_type=None"),
+    ):
+        with pytest.raises(error, match=message):
+            call("explain", "tree-cycles", "--index", "511", *words)
 
 
 def test_explain_a_users_own_model(tmp_path: Path) -> None:

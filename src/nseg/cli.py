@@ -20,7 +20,20 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 from torch_geometric.explain import Explanation
 
-from nseg import NSEG, Explainer, InputError, NsegError, __version__, datasets, explain_many, metrics, models, store
+from nseg import (
+    NSEG,
+    Explainer,
+    InputError,
+    NsegError,
+    __version__,
+    baselines,
+    datasets,
+    explain_many,
+    metrics,
+    models,
+    store,
+)
+from nseg.explainer import BatchedAlgorithm
 from nseg.models.weights import write_weights
 from nseg.presets import PAPER
 
@@ -112,7 +125,7 @@ def ties(found: Explanation, mask: Tensor) -> int:
 # --- explain -------------------------------------------------------------------------------------------------------------
 
 
-def explainer(model: nn.Module, config: dict[str, str], masks: str, algorithm: NSEG) -> Explainer:
+def explainer(model: nn.Module, config: dict[str, str], masks: str, algorithm: BatchedAlgorithm) -> Explainer:
     """An explainer of a model's own predictions."""
     if masks not in ("e", "f", "ef"):
         raise InputError(f"masks must be e (edges), f (nodes) or ef (both) (got {masks!r}).")
@@ -126,11 +139,26 @@ def explainer(model: nn.Module, config: dict[str, str], masks: str, algorithm: N
     )
 
 
+def algorithm_of(method: str, dataset: str | None, masks: str, objective: str | None, **settings: Any) -> BatchedAlgorithm:
+    """A method by name, with the paper's settings for a dataset if one is given."""
+    if method == "nseg":
+        joint = {} if dataset is None else {"masks": masks}  # the paper's settings differ between e and ef
+        return baselines.make(method, dataset, objective=objective or "pns", **joint, **settings)
+    if objective is not None:
+        raise InputError(f"--objective belongs to nseg (got it with {method}). Leave it out.")
+    if dataset is not None and not hasattr(baselines.find(method), "paper"):
+        raise InputError(f"The paper has no settings for {method} (got --paper). Leave it out.")
+    return baselines.make(method, dataset, **settings)
+
+
 @app.command()
 def explain(
     dataset: Annotated[str | None, typer.Argument(help=f"One of {', '.join(datasets.NAMES)}; none with --model.")] = None,
     arch: Annotated[str, typer.Option(help="gcn or gin: which pre-trained network to explain.")] = "gcn",
-    objective: Annotated[str, typer.Option(help="pns, pn (necessity only) or ps (sufficiency only).")] = "pns",
+    method: Annotated[str, typer.Option(help="How to explain; 'nseg list' shows all methods.")] = "nseg",
+    objective: Annotated[
+        str | None, typer.Option(help="For nseg: pns (if none), pn (necessity only) or ps (sufficiency only).")
+    ] = None,
     masks: Annotated[str, typer.Option(help="e (edges), f (nodes) or ef (both jointly).")] = "e",
     index: Annotated[
         str | None, typer.Option(help="What to explain: 7, 3,5,9 or 300:700; the paper's instances if none.")
@@ -156,7 +184,8 @@ def explain(
         raise InputError(f"level must be node or graph (got {level!r}).")
     if out is not None:
         store.prepared(out)
-    settings: dict[str, Any] = {"seed": seed, "undirected": undirected}
+    settings: dict[str, Any] = {"seed": seed, **({"undirected": True} if undirected else {})}
+    algorithm = algorithm_of(method, dataset if paper else None, masks, objective, **settings)
     if dataset is not None:
         bench: datasets.Benchmark | None = datasets.load(dataset)
         assert bench is not None
@@ -165,7 +194,6 @@ def explain(
         chosen = bench.instances.tolist() if index is None else numbers(index)
         key = f"{dataset}/{arch}"
         source = {"dataset": dataset, "architecture": arch, "weights": models.manifest()[key]["sha256"]}
-        algorithm = NSEG.paper(dataset, masks, objective=objective, **settings) if paper else NSEG(objective, **settings)
     else:
         if data is None or paper:
             raise InputError("--model needs --data, and --paper a dataset of the paper (got no data, or --paper).")
@@ -173,10 +201,12 @@ def explain(
         config = {"mode": "multiclass_classification", "task_level": level, "return_type": "raw"}
         chosen = list(range(rows(graphs, level))) if index is None else numbers(index)
         source = {"model": str(model), "weights": str(weights), "data": str(data), "level": level}
-        algorithm = NSEG(objective, **settings)
     explain_ = explainer(net, config, masks, algorithm)
+    progress = False if quiet else None
     began = time.perf_counter()
-    found = explain_many(explain_, graphs, chosen, progress=False if quiet else None)
+    if hasattr(algorithm, "fit"):  # a method that learns does so on what it explains
+        algorithm.fit(explain_, graphs, chosen, progress=progress)
+    found = explain_many(explain_, graphs, chosen, progress=progress)
     seconds = time.perf_counter() - began
     measured = measure(explain_, graphs, bench, found)
     console().print(
@@ -186,6 +216,7 @@ def explain(
     if out is not None:
         manifest = {
             **source,
+            "method": method,
             "masks": masks,
             "settings": algorithm.settings.as_plain_data(),
             "instances": len(found),
@@ -330,19 +361,27 @@ def list_() -> None:
         table.add_row(name, levels[entries[f"{name}/gcn"]["level"]], *accuracy)
     out = console()
     out.print(table)
-    methods = Table("method", "settings that differ from the default", title="Methods")
-    plain = vars(NSEG().settings)
-    methods.add_row("nseg", "")
-    for (dataset, masks), settings in PAPER.items():
-        changed = ", ".join(f"{k}={v:g}" for k, v in settings.items() if isinstance(v, int | float) and v != plain[k])
-        methods.add_row(f"nseg, paper, {dataset} ({masks})", changed)
+    methods = Table("method", "idea", title="Methods")
+    for name, entry in baselines.CATALOGUE.items():
+        methods.add_row(name, entry.idea)
     out.print(methods)
+    out.print(papers_settings())
     rows = Table("metric", "unit", "better", "what it is", title="Metrics")
     for name in metrics.__all__:
         function = getattr(metrics, name)
         if hasattr(function, "unit"):
             rows.add_row(name, function.unit, function.better, str(function.__doc__).split("\n")[0].split(", :math:")[0])
     out.print(rows)
+
+
+def papers_settings() -> Table:
+    """How the paper set NSEG."""
+    table = Table("method", "settings that differ from the default", title="The paper's settings")
+    plain = vars(NSEG().settings)
+    for (dataset, masks), settings in PAPER.items():
+        changed = ", ".join(f"{k}={v:g}" for k, v in settings.items() if isinstance(v, int | float) and v != plain[k])
+        table.add_row(f"nseg, paper, {dataset} ({masks})", changed)
+    return table
 
 
 def run() -> None:
