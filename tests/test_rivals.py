@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from zoo import (
     LINK_CONFIG,
     NODE_CONFIG,
     NODE_MODELS,
+    EdgeClassifier,
     Link,
     Molecule,
     Planted,
@@ -54,7 +56,16 @@ BY_NODES = {"grad_cam", "pgm_explainer", "pgexplainer"}  # told by what is known
 SHAPES = {"object": (24, 1), "attributes": (24, FEATURES), "common_attributes": (1, FEATURES)}
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 
-every = pytest.mark.parametrize("name", CATALOGUE)
+ABSENT = pytest.mark.xfail(raises=ModuleNotFoundError, strict=True, reason="not merged yet")
+
+
+def each_of(names: Any) -> Any:
+    """Methods by name; one that is not there yet must fail for that reason and no other."""
+    there = {name: find_spec(f"nseg.{entry.module}") is not None for name, entry in CATALOGUE.items()}
+    return pytest.mark.parametrize("name", [name if there[name] else pytest.param(name, marks=ABSENT) for name in names])
+
+
+every = each_of(CATALOGUE)
 
 
 def make(name: str, **settings: Any) -> BatchedAlgorithm:
@@ -128,7 +139,7 @@ def test_scores_are_not_all_the_same(name: str) -> None:
         assert float(mine.max() - mine.min()) > 1e-3
 
 
-@pytest.mark.parametrize("name", [name for name in CATALOGUE if name not in BLIND | BY_NODES])
+@each_of([name for name in CATALOGUE if name not in BLIND | BY_NODES])
 def test_the_one_edge_that_matters_is_ranked_first(name: str) -> None:
     """p = sigmoid(-4 + 8 m_1): without the one cause p falls from sigmoid(4) to sigmoid(-4)."""
     x = torch.tensor([[0.0], [0.0], [8.0], [0.0], [0.0]])
@@ -174,6 +185,14 @@ def test_links_together_are_links_alone(name: str) -> None:
 
 
 @every
+def test_edges_of_the_graph_are_explained_as_outputs(name: str) -> None:
+    data, config = graph(kind="directed"), {**NODE_CONFIG, "task_level": "edge"}
+    explain = fitted(explainer(seeded(EdgeClassifier), make(name), config), data, [4, 17])
+    for one in explain_many(explain, data, [4, 17]):
+        agree(one, explain(data.x, data.edge_index, index=one.output_id))
+
+
+@every
 def test_one_mask_for_several_outputs(name: str) -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     explain = fitted(explainer(model, make(name), **most(name)), data, [5, 9])
@@ -205,6 +224,17 @@ def test_undirected_masks_are_equal_in_both_directions(name: str) -> None:
     for one in explain_many(explain, data, [5, 0]):
         full = explain(data.x, data.edge_index, index=one.output_id)
         torch.testing.assert_close(one.edge_mask, full.edge_mask[one.edge_id], rtol=1e-3, atol=1e-4)
+
+
+@every
+def test_double_precision_is_kept_and_gradients_may_be_off_outside(name: str) -> None:
+    model, data = seeded(NODE_MODELS["gcn"]).double(), graph()
+    data = Data(x=data.x.double(), edge_index=data.edge_index)
+    explain = fitted(explainer(model, make(name)), data, [5, 7])
+    found = explain(data.x, data.edge_index, index=5)
+    assert found.edge_mask.dtype is torch.double
+    with torch.no_grad():
+        assert torch.equal(explain(data.x, data.edge_index, index=5).edge_mask, found.edge_mask)
 
 
 # --- randomness ------------------------------------------------------------------------------------------------------------
@@ -296,7 +326,7 @@ def test_regression_is_refused_with_the_reason(name: str) -> None:
         explainer(seeded(NODE_MODELS["gcn"]), make(name), {"mode": "regression", "task_level": "node"})
 
 
-@pytest.mark.parametrize("name", sorted(EDGES_ONLY | WHOLE_NODES))
+@each_of(sorted(EDGES_ONLY | WHOLE_NODES))
 def test_masks_that_a_method_does_not_give_are_refused_with_the_reason(name: str) -> None:
     for kind in NODE_KINDS if name in EDGES_ONLY else NODE_KINDS[1:]:
         for edge in (None, "object"):
