@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from torch_geometric.explain.config import MaskType, ModelConfig
-from torch_geometric.nn import MessagePassing
+from torch_geometric.nn import MessagePassing, global_mean_pool
 from zoo import (
     GRAPH_CONFIG,
     LINK_CONFIG,
@@ -386,6 +386,20 @@ def test_grad_cam_of_graphs_counts_every_node() -> None:
     found = explainer(model, GradCAM(), GRAPH_CONFIG, **F_)(data.x, data.edge_index)
     torch.testing.assert_close(found.node_mask.squeeze(1), plain_heat(model, data, None), **CLOSE)
     assert (found.node_mask > 0).sum() > 5
+
+
+def test_grad_cam_reads_what_a_layer_returns_also_if_the_model_goes_on_in_place() -> None:
+    class InPlace(Molecule):
+        def forward(self, x, edge_index, batch=None):
+            x = self.conv2(self.conv1(x, edge_index).relu_(), edge_index).relu_()
+            return self.head(global_mean_pool(x, batch))
+
+    data = graph()
+    one, other = (
+        explainer(seeded(make, 1), GradCAM(), GRAPH_CONFIG, **F_)(data.x, data.edge_index) for make in (Molecule, InPlace)
+    )
+    assert one.node_mask.any()
+    assert torch.equal(one.node_mask, other.node_mask)
 
 
 def test_grad_cam_of_whole_number_features() -> None:
