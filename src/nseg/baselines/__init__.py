@@ -1,0 +1,1 @@
+"""Rival explainers, each on the same engine."""
