@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
@@ -33,6 +33,8 @@ OVERHEAD = 4.5  # bytes at the peak per byte kept for the backward pass; measure
 WHOLE = 1 << 30  # hops that only the whole graph holds
 
 Advance = Callable[[float], object]
+Bar = Callable[[int], Advance]
+"""Given a total, the function that advances a progress bar towards it."""
 
 
 def explain_many(
@@ -62,6 +64,35 @@ def explain_many(
         whole graph's output. ``edge_id`` and ``node_id`` point into the caller's graph, ``output_id`` names the output,
         ``reached`` marks the edges over which messages can reach it (the others are there for normalisation only).
     """
+    with progress_bar(progress) as bar, _opened(explainer, data, target, budget, bar) as (run, checked):
+        return [one.threshold(explainer.threshold_config) for one in run.explanations(checked, index, kwargs)]
+
+
+@contextmanager
+def causal_models(
+    explainer: Explainer,
+    data: Data | Sequence[Data],
+    index: Any = None,
+    *,
+    target: Any = None,
+    budget: int = BUDGET,
+    **kwargs: Any,
+) -> Iterator[Iterator[tuple[Tensor, Scm]]]:
+    """What :func:`explain_many` would explain, for methods that first learn from many instances.
+
+    Yields:
+        causal models that together hold all instances, each as large as the budget allows, with the numbers of the
+        instances that each holds. The model is borrowed until the end of the ``with`` block.
+    """
+    with _opened(explainer, data, target, budget) as (run, checked):
+        yield run.scms(checked, index, kwargs)
+
+
+@contextmanager
+def _opened(
+    explainer: Explainer, data: Data | Sequence[Data], target: Any, budget: int, bar: Bar | None = None
+) -> Iterator[tuple[_Run, Data | Sequence[Data]]]:
+    """A run over checked data, with the model borrowed."""
     level = explainer.model_config.task_level
     if isinstance(data, Batch) and level is ModelTaskLevel.graph:
         data = data.to_data_list()
@@ -77,20 +108,17 @@ def explain_many(
         )
     if isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0:
         raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
-    model = uncompiled(explainer.model)
-    with torch.inference_mode(False), torch.enable_grad(), borrowed(model), _bar(progress) as bar:
-        run = _Run(explainer, target, budget, bar)
-        found = run.parts(data, index, kwargs) if isinstance(data, Data) else run.graphs(data, index, kwargs)
-        return [one.threshold(explainer.threshold_config) for one in found]
+    with torch.inference_mode(False), torch.enable_grad(), borrowed(uncompiled(explainer.model)):
+        yield _Run(explainer, target, budget, bar or (lambda total: lambda amount: None)), data
 
 
 @contextmanager
-def _bar(progress: bool | None) -> Iterator[Callable[[int], Advance]]:
-    """A progress bar in instances; calling what it yields with a total gives the function that advances it."""
+def progress_bar(progress: bool | None, doing: str = "explaining") -> Iterator[Bar]:
+    """A progress bar in instances, by default only on a terminal."""
     terminal = sys.stderr.isatty()
     shown = terminal if progress is None else progress
     columns = (
-        TextColumn("explaining"),
+        TextColumn(doing),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -100,19 +128,29 @@ def _bar(progress: bool | None) -> Iterator[Callable[[int], Advance]]:
     with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=terminal) as bar:
 
         def start(total: int) -> Advance:
-            task = bar.add_task("explaining", total=total)
+            task = bar.add_task(doing, total=total)
             return lambda amount: bar.advance(task, amount)
 
         yield start
 
 
+class _Pack(NamedTuple):
+    """B graphs, the caller's classes of each, the model's output and the explained classes."""
+
+    inputs: list[Inputs]
+    targets: list[Tensor | None]
+    output: Tensor
+    classes: Tensor
+
+
 class _Run:
     """One call of :func:`explain_many`."""
 
-    def __init__(self, explainer: Explainer, target: Any, budget: int, bar: Callable[[int], Advance]) -> None:
+    def __init__(self, explainer: Explainer, target: Any, budget: int, bar: Bar) -> None:
         self.explainer, self.budget, self.bar = explainer, budget, bar
         self.model, self.config, self.algorithm = uncompiled(explainer.model), explainer.model_config, explainer.algorithm
         self.target = target
+        self.advance: Advance = lambda amount: None
         self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
         self.checked = False
         if target is not None and not self.phenomenon:
@@ -123,25 +161,39 @@ class _Run:
 
     @property
     def masks(self) -> tuple[bool, bool]:
-        """Whether edges and whether nodes are masked."""
+        """Whether edges and whether nodes are intervened on."""
+        if isinstance(self.algorithm, BatchedAlgorithm):
+            return self.algorithm.masks
         return self.explainer.edge_mask_type is not None, self.explainer.node_mask_type is not None
+
+    def explanations(self, data: Data | Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
+        return self.parts(data, index, kwargs) if isinstance(data, Data) else self.graphs(data, index, kwargs)
+
+    def scms(self, data: Data | Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, Scm]]:
+        """The causal models that explanations are searched in, with the numbers of the instances that each holds."""
+        found: Iterator[tuple[int, Iterator[tuple[Tensor, Scm]]]]
+        if isinstance(data, Data):
+            found = (
+                (len(row), source.scms(row, torch.arange(len(row), device=row.device), classes))
+                for source, row, classes in self._blocks(data, index, kwargs)
+            )
+        else:
+            packs = (self._pack(data, numbers) for numbers in self._graph_blocks(data, index, kwargs))
+            found = ((len(pack.inputs), self._graph_scms(pack)) for pack in packs)
+        before = 0
+        for number, scms in found:
+            for which, scm in scms:
+                yield from ((before + which[part], small) for part, small in self._pieces(scm))
+            before += number
 
     # --- nodes and links of one graph ------------------------------------------------------------------------------------
 
     def parts(self, data: Data, index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
-        inputs = self._inputs(data, kwargs)
-        source = Source(self.model, self.config, inputs, *self.masks)
-        row = source.rows(index)
         target = self._target(data)
-        classes = source.targets(target, row)
-        advance = self.bar(row.numel())
-        each = source.members(row[:16]) * bytes_per_member(self.model, inputs, self.config)
-        size = max(1, min(MOST_AT_ONCE, int(self.budget / each)))
-        while row.numel():
-            here, row, classes_here, classes = row[:size], row[size:], classes[:size], classes[size:]
-            answers, hops = self._answers(source, here, classes_here, target, advance)
+        for source, here, classes in self._blocks(data, index, kwargs):
+            answers, hops = self._answers(source, here, classes, target)
             written: dict[int, Explanation] = {}
-            for which, (instances, output) in source.standalone(here, classes_here, hops):
+            for which, (instances, output) in source.standalone(here, classes, hops):
                 outputs = instances.ptr[instances.outputs]
                 for b, number in enumerate(which.tolist()):
                     mine = slice(*outputs[b : b + 2].tolist())
@@ -150,8 +202,20 @@ class _Run:
                     written[number].output_id = int(here[number])
             yield from (written[number] for number in range(here.numel()))
 
+    def _blocks(self, data: Data, index: Any, kwargs: dict[str, Any]) -> Iterator[tuple[Source, Tensor, Tensor]]:
+        """Explained rows and their classes, as many at once as are cut in one go."""
+        inputs = self._inputs(data, kwargs)
+        source = Source(self.model, self.config, inputs, *self.masks)
+        row = source.rows(index)
+        classes = source.targets(self._target(data), row)
+        self.advance = self.bar(row.numel())
+        each = source.members(row[:16]) * bytes_per_member(self.model, inputs, self.config)
+        size = max(1, min(MOST_AT_ONCE, int(self.budget / each)))
+        for start in range(0, row.numel(), size):
+            yield source, row[start : start + size], classes[start : start + size]
+
     def _answers(
-        self, source: Source, row: Tensor, classes: Tensor, target: Tensor | None, advance: Advance
+        self, source: Source, row: Tensor, classes: Tensor, target: Tensor | None
     ) -> tuple[list[Explanation | tuple[Answer, int]], Tensor]:
         """What the algorithm says of each row, and how many hops around it that concerns.
 
@@ -159,52 +223,68 @@ class _Run:
         """
         hops = torch.full_like(row, source.hops)
         if not isinstance(self.algorithm, BatchedAlgorithm):
-            return [self._call(source.inputs, int(r), target, advance) for r in row], hops
+            return [self._call(source.inputs, int(r), target) for r in row], hops
         found: dict[int, tuple[Answer, int]] = {}
         for which, scm in source.scms(row, torch.arange(row.numel(), device=row.device), classes):
             hops[which] = WHOLE if scm.way.hops is None else scm.way.hops
-            for part, answer in self._solve(scm, advance):
+            for part, answer in self._solve(scm):
                 found.update({number: (answer, place) for place, number in enumerate(which[part].tolist())})
         return [found[number] for number in range(row.numel())], hops
 
     # --- many graphs -----------------------------------------------------------------------------------------------------
 
-    def graphs(self, data: Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
+    def _graph_blocks(self, data: Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[list[int]]:
+        """Numbers of explained graphs, as many at once as are packed in one go."""
         if kwargs:
             raise InputError(f"Arguments of graphs belong on the graphs (got {', '.join(kwargs)}). Set them as attributes.")
         if len(data) == 0:
             raise InputError("explain_many needs at least one graph (got an empty sequence).")
         numbers = checked_index(index, len(data)).tolist()
-        advance = self.bar(len(numbers))
+        self.advance = self.bar(len(numbers))
         sizes = torch.tensor([data[n].num_nodes + data[n].num_edges for n in numbers])
         each = bytes_per_member(self.model, self._inputs(data[numbers[0]], {}), self.config)
         for block in chunks(sizes * each, self.budget, MOST_AT_ONCE):
-            yield from self._graphs(data, [numbers[b] for b in block.tolist()], advance)
+            yield [numbers[b] for b in block.tolist()]
 
-    def _graphs(self, data: Sequence[Data], numbers: list[int], advance: Advance) -> Iterator[Explanation]:
+    def _pack(self, data: Sequence[Data], numbers: list[int]) -> _Pack:
         inputs = [self._inputs(data[n], {}) for n in numbers]
         _check_alike(inputs, numbers)
         targets = [self._target(data[n], n) for n in numbers]
         output = torch.cat([prediction(self.model, one, self.config)[:1] for one in inputs])
         target = None if targets[0] is None else torch.cat([t for t in targets if t is not None]).to(output.device)
-        classes = checked_classes(output, target, self.config)
-        answers: dict[int, Explanation | tuple[Answer, int]] = {}
-        if isinstance(self.algorithm, BatchedAlgorithm):
-            for which, scm in graph_scms(self.model, self.config, inputs, output, classes, *self.masks):
-                for part, answer in self._solve(scm, advance):
-                    answers.update({n: (answer, place) for place, n in enumerate(which[part].tolist())})
-        else:
-            answers = {n: self._call(one, None, targets[n], advance) for n, one in enumerate(inputs)}
-        for n, one in enumerate(inputs):
-            alone = whole([one], Role.GRAPH, [torch.zeros_like(classes[:1])], [classes[n : n + 1]])
-            found = self._write(alone, 0, output[n : n + 1], answers[n], targets[n])
-            found.output_id = numbers[n]
-            yield found
+        return _Pack(inputs, targets, output, checked_classes(output, target, self.config))
+
+    def _graph_scms(self, pack: _Pack) -> Iterator[tuple[Tensor, Scm]]:
+        return graph_scms(self.model, self.config, pack.inputs, pack.output, pack.classes, *self.masks)
+
+    def graphs(self, data: Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
+        for numbers in self._graph_blocks(data, index, kwargs):
+            pack = self._pack(data, numbers)
+            answers: dict[int, Explanation | tuple[Answer, int]] = {}
+            if isinstance(self.algorithm, BatchedAlgorithm):
+                for which, scm in self._graph_scms(pack):
+                    for part, answer in self._solve(scm):
+                        answers.update({n: (answer, place) for place, n in enumerate(which[part].tolist())})
+            else:
+                answers = {n: self._call(one, None, pack.targets[n]) for n, one in enumerate(pack.inputs)}
+            for n, one in enumerate(pack.inputs):
+                mine = slice(n, n + 1)
+                alone = whole([one], Role.GRAPH, [torch.zeros_like(pack.classes[mine])], [pack.classes[mine]])
+                found = self._write(alone, 0, pack.output[mine], answers[n], pack.targets[n])
+                found.output_id = numbers[n]
+                yield found
 
     # --- one chunk ---------------------------------------------------------------------------------------------------------
 
-    def _solve(self, scm: Scm, advance: Advance) -> Iterator[tuple[Tensor, Answer]]:
+    def _solve(self, scm: Scm) -> Iterator[tuple[Tensor, Answer]]:
         """Batched answers that together hold all instances, with the numbers of those that each holds, in order."""
+        algorithm = self.algorithm
+        for part, small in self._pieces(scm):
+            tick = partial(self.advance, len(part) / algorithm.ticks)
+            yield part, algorithm.answer(small, algorithm.space(small.instances), tick)
+
+    def _pieces(self, scm: Scm) -> Iterator[tuple[Tensor, Scm]]:
+        """Causal models that fit into memory and together hold all instances, with the numbers of those that each holds."""
         algorithm = self.algorithm
         most = min(3, len(scm.instances)) if scm.way.joint else 1
         few = scm.select(scm.instances.sizes.topk(most).indices.sort().values)
@@ -220,15 +300,13 @@ class _Run:
             )
         scm.members_at_once = min(scm.members_at_once, max(int(self.budget / per_world), 1))
         for part in chunks(need, self.budget, len(need) if scm.way.joint else 1):
-            small = scm.select(part.to(scm.instances.x.device))
-            tick = partial(advance, len(part) / algorithm.ticks)
-            yield part, algorithm.answer(small, algorithm.space(small.instances), tick)
+            yield part, scm.select(part.to(scm.instances.x.device))
 
-    def _call(self, inputs: Inputs, row: int | None, target: Tensor | None, advance: Advance) -> Explanation:
+    def _call(self, inputs: Inputs, row: int | None, target: Tensor | None) -> Explanation:
         """One call of an algorithm that cannot batch."""
         index = {} if row is None else {"index": row}
         found = self.explainer(inputs.x, inputs.edge_index, target=target, **index, **inputs.kwargs)
-        advance(1)
+        self.advance(1)
         return found
 
     # --- in and out ------------------------------------------------------------------------------------------------------

@@ -94,6 +94,24 @@ def hooked(model: nn.Module, on_propagate: Callable[..., Any], on_message: Calla
         yield
 
 
+def embeddings(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
+    """What the last message passing layer says of each node, [N, D]."""
+    said: list[Any] = []
+    with torch.no_grad(), ExitStack() as stack:
+        for layer in layers(model).values():
+            stack.callback(layer.register_forward_hook(lambda module, args, output: said.append(output)).remove)
+        call(model, inputs, config)
+    last = said[-1] if said else None
+    last = last[0] if isinstance(last, tuple) else last  # a layer may also return its attention
+    if not isinstance(last, Tensor) or last.dim() == 0 or last.size(0) != inputs.num_nodes:
+        raise ModelError(
+            f"The model's last message passing layer must return a tensor with one row per node, {inputs.num_nodes} here "
+            f"(got {'no such layer' if last is None else tuple(getattr(last, 'shape', ())) or type(last).__name__}), "
+            "because an embedding of every node is needed. Use an explainer that needs none, e.g. NSEG."
+        )
+    return last.detach().flatten(1) if last.dim() > 1 else last.detach().unsqueeze(1)
+
+
 @contextmanager
 def observed(model: nn.Module) -> Iterator[list[tuple[Tensor, int]]]:
     """Write down what each layer puts out, and how many message passing steps there were until then."""
@@ -437,23 +455,40 @@ class Scm:
         instances: B instances; one if the way is not joint.
         way: how worlds are run.
         whole: message passing steps on the whole graph that the instances were cut from, if they were.
+        embedded: gives the embeddings of the nodes of that graph, by the caller's number; None where each instance is a
+            graph of its own.
     """
 
     members_at_once = 1 << 16
     """Nodes and edges of all worlds in one forward pass, where the caller can choose."""
 
     def __init__(
-        self, model: nn.Module, config: ModelConfig, instances: Instances, way: Way = PLAIN, whole: Sequence[Passing] = ()
+        self,
+        model: nn.Module,
+        config: ModelConfig,
+        instances: Instances,
+        way: Way = PLAIN,
+        whole: Sequence[Passing] = (),
+        embedded: Callable[[], Tensor] | None = None,
     ) -> None:
         self.model, self.config, self.instances, self.way = model, config, instances, way
-        self._whole = whole
+        self._whole, self._embedded = whole, embedded
         self._plans: dict[tuple[int, bool], tuple[Tile, list[_Step]]] = {}
 
     def select(self, which: Tensor) -> Scm:
         """The causal model of the instances ``which``."""
-        some = Scm(self.model, self.config, self.instances.select(which), self.way, self._whole)
+        some = Scm(self.model, self.config, self.instances.select(which), self.way, self._whole, self._embedded)
         some.members_at_once = self.members_at_once
         return some
+
+    def embedding(self) -> Tensor:
+        """Embedding of each node where nothing is masked, [N, D]: the output of the model's last message passing layer.
+
+        It is read off the whole graph, because on a graph that was cut only the explained nodes' would be right.
+        """
+        if self._embedded is not None:
+            return self._embedded()[self.instances.node_id]
+        return embeddings(self.model, self.instances.tile(1).inputs, self.config)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -543,7 +578,8 @@ class Scm:
         if nodes and (not instances.x.is_floating_point() or instances.x.dim() != 2):
             raise ModelError(
                 "A node mask scales features, so x must be floating, [nodes, features] "
-                f"(got {instances.x.dtype} of shape {tuple(instances.x.shape)}). Explain edges only: node_mask_type=None."
+                f"(got {instances.x.dtype} of shape {tuple(instances.x.shape)}). Explain edges only (node_mask_type=None), "
+                "by an explainer that leaves features as they are."
             )
         edge = torch.ones(1, instances.num_edges, dtype=self.dtype, device=instances.x.device, requires_grad=True)
         node = torch.ones(1, instances.num_nodes, 1, dtype=self.dtype, device=instances.x.device, requires_grad=True)

@@ -13,7 +13,7 @@ from torch_geometric.explain.config import ModelConfig, ModelMode, ModelTaskLeve
 
 from nseg.errors import InputError, ModelError
 from nseg.instances import Inputs, Instances, Neighbours, Role, around, packable, spread, whole
-from nseg.scm import PLAIN, Passing, Scm, Way, accepts, call, close, counted, predicted_class, trace
+from nseg.scm import PLAIN, Passing, Scm, Way, accepts, call, close, counted, embeddings, predicted_class, trace
 
 
 def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str, Any], level: ModelTaskLevel) -> Inputs:
@@ -181,6 +181,11 @@ class Source:
         """The graph's incoming edges."""
         return Neighbours(self.inputs, self.receivers)
 
+    @cached_property
+    def embedding(self) -> Tensor:
+        """Embedding of each node of the whole graph, [N, D]."""
+        return embeddings(self.model, self.inputs, self.config)
+
     def members(self, row: Tensor) -> float:
         """Mean number of nodes and edges of the graphs that the given rows may need."""
         owner = torch.arange(row.numel(), device=row.device)
@@ -309,12 +314,15 @@ class Source:
             mine = owner == number
             instances = whole([self.inputs], self.outputs, [row[mine]], [target[mine]]).explained_graphs()
             way = PLAIN if self.way.hops is not None else self.way
-            yield alone.new_tensor([number]), Scm(self.model, self.config, instances, way)
+            yield alone.new_tensor([number]), self._scm(instances, way)
+
+    def _scm(self, instances: Instances, way: Way, whole: Sequence[Passing] = ()) -> Scm:
+        return Scm(self.model, self.config, instances, way, whole, lambda: self.embedding)
 
     def _cut(self, row: Tensor, owner: Tensor, target: Tensor, way: Way) -> Scm:
         assert way.hops is not None
         instances = around(self.inputs, self.outputs, row, owner, target, self.neighbours, way.hops)
-        return Scm(self.model, self.config, instances.core(way.hops, self.receivers), way, self.passings)
+        return self._scm(instances.core(way.hops, self.receivers), way, self.passings)
 
     def standalone(self, row: Tensor, target: Tensor, least: Tensor) -> Iterator[tuple[Tensor, tuple[Instances, Tensor]]]:
         """Graphs on which the model alone gives the whole graph's output, one instance per row, as small as will do.

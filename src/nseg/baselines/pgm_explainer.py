@@ -1,0 +1,136 @@
+"""PGM-Explainer: which nodes' perturbation goes together with a change of the prediction, by a test of independence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.explain.config import MaskType
+
+from nseg.errors import UnsupportedError
+from nseg.explainer import BatchedAlgorithm
+from nseg.scm import Scm
+from nseg.search import Solution, Tick
+from nseg.settings import Common, number, one_of, whole
+from nseg.space import Masks, Noise, Space
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Common):
+    """All that determines an explanation of PGM-Explainer besides model and data; see also :class:`nseg.settings.Common`.
+
+    Args:
+        samples: perturbed worlds per instance.
+        perturb: probability that a node's features are perturbed in one of them.
+        drop: by how much the probability of the class must fall for a world to count as changed.
+        extract: how the hard explanation is made; by default the p-value is cut at 0.05.
+        threshold: for ``"threshold"``, 1 minus the largest p-value that still counts.
+    """
+
+    samples: int = whole(50, 1)
+    perturb: float = number(0.5, 0, 1)
+    drop: float = number(0.1, 0, 1)
+    extract: str = one_of("threshold", ("prefix", "threshold", "topk"))
+    threshold: float = number(0.95, 0, 1)
+
+
+def chi_square(perturbed: Tensor, changed: Tensor) -> Tensor:
+    r"""Pearson's statistic of 2 x 2 tables, :math:`\chi^2 = S (ad - bc)^2 / ((a+b)(c+d)(a+c)(b+d))`, [n].
+
+    It is 0 where a variable never varies, so that nothing can be said.
+
+    Args:
+        perturbed: whether each element was perturbed in each of S samples, [S, n].
+        changed: whether the prediction changed in them, [S, n].
+
+    >>> z = torch.tensor([[1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 1, 1]]).T
+    >>> chi_square(z, torch.tensor([[1], [1], [0], [0]]).expand(4, 3))
+    tensor([4., 0., 0.], dtype=torch.float64)
+    """
+    z, y = perturbed.double(), changed.double()
+    samples = len(z)
+    both, first, second = (z * y).sum(0), z.sum(0), y.sum(0)
+    # in these counts, ad - bc = S * both - first * second
+    margins = first * (samples - first) * second * (samples - second)
+    return samples * (samples * both - first * second).square() / margins.where(margins > 0, torch.inf)
+
+
+def certainty(statistic: Tensor) -> Tensor:
+    r"""One minus the p-value of a chi-square statistic with one degree of freedom, :math:`\mathrm{erf}\sqrt{\chi^2 / 2}`.
+
+    >>> certainty(torch.tensor([0.0, 3.841459], dtype=torch.double))
+    tensor([0.0000, 0.9500], dtype=torch.float64)
+    """
+    return torch.erf((statistic / 2).sqrt())
+
+
+class PGMExplainer(BatchedAlgorithm):
+    r"""PGM-Explainer: perturb nodes at random, and ask which of them the prediction depends on.
+
+    .. math::
+        s_i = 1 - \Pr\bigl[\chi^2_1 > \chi^2(Z_i, Y)\bigr], \qquad
+        Y = \mathbb{1}\bigl[p(\hat y) - p_Z(\hat y) > \text{drop}\bigr]
+
+    where in each of S sampled worlds :math:`Z_i` says whether node i was perturbed, that is its features set to zero.
+    The score of a node is one minus the p-value of the test that its perturbation and the change are independent: 0.95 and
+    more is significant at 0.05. An edge, if edges are asked for, gets the mean score of its two ends.
+
+    Args:
+        **settings: any field of :class:`Settings`; a misspelt one is a ``TypeError``.
+
+    Reference: Vu and Thai, *PGM-Explainer: Probabilistic Graphical Model Explanations for Graph Neural Networks*, NeurIPS
+    2020. Cost: S forward passes without gradient.
+
+    Deviations. Perturbed features are zero, as in all worlds here; the authors draw them at random. The variable of a node
+    is its perturbation alone. The authors join to it whether the node's own prediction changed, by which neighbours of
+    the explained node, and itself, rank high because they share what was perturbed and not because they matter (on the
+    NSEG paper's three GCNs its Recall@K is met within 3 points with, and missed by 10 to 20 without). The Grow-Shrink step
+    and the Bayesian network are left out: perturbations are drawn independently and the prediction is a function of
+    them, so a node that it does not use is independent of it, by itself and given others; there is no confounding to
+    shrink away, and a ranking needs no network. As in the original, dependence counts in both directions: a node whose
+    perturbation prevents a change scores high as well.
+
+    >>> PGMExplainer(samples=100)
+    PGMExplainer(samples=100)
+    """
+
+    Settings = Settings
+
+    @classmethod
+    def paper(cls, **changes: Any) -> PGMExplainer:
+        """The NSEG paper's settings, which are the defaults and the same for all datasets."""
+        return cls(**changes)
+
+    @property
+    def masks(self) -> tuple[bool, bool]:
+        """Features are always intervened on, also where only edges are asked for."""
+        return self.explainer_config.edge_mask_type is not None, True
+
+    def supports(self) -> bool:
+        """Edges and whole nodes of classification models at any level."""
+        if self.explainer_config.node_mask_type not in (None, MaskType.object):
+            raise UnsupportedError(
+                f"PGMExplainer scores whole nodes (got node_mask_type='{self.explainer_config.node_mask_type.value}'). "
+                "Use node_mask_type='object'."
+            )
+        return super().supports()
+
+    @torch.no_grad()
+    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+        settings, owner = self.settings, scm.instances.node_owner
+        noise = Noise.of(replace(space, nodes=MaskType.object), settings.seed, scm.dtype)
+        u = replace(noise, width=settings.samples).for_nodes(0)  # [N, S]
+        perturbed = (u < settings.perturb).T  # [S, N]
+        p = scm.do(None, (~perturbed).to(scm.dtype).unsqueeze(-1))  # [S, B]
+        changed = scm.do() - p > settings.drop  # [S, B]
+        node = certainty(chi_square(perturbed, changed[:, owner])).to(scm.dtype)  # [N]
+        tick()
+        return Solution(Masks(_on_edges(space, node) if space.edges else None, node.unsqueeze(1) if space.nodes else None))
+
+
+def _on_edges(space: Space, node: Tensor) -> Tensor:
+    """Mean score of the ends of each edge element, [n_e]; the same for both of its directions."""
+    value = node[space.instances.edge_index].mean(0)
+    return value.new_zeros(space.edge_owner.numel()).scatter(0, space.element_of_edge, value)

@@ -1,0 +1,538 @@
+"""PGExplainer and PGM-Explainer: planted causes, closed forms, embeddings of the whole graph, and the common contract."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from scipy.stats import chi2_contingency
+from test_many import agree, graphs
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.explain import GNNExplainer
+from torch_geometric.explain.config import ModelConfig
+from torch_geometric.nn import MessagePassing, global_add_pool
+from zoo import (
+    GRAPH_CONFIG,
+    LINK_CONFIG,
+    NODE_CONFIG,
+    NODE_MODELS,
+    EdgeClassifier,
+    Link,
+    Molecule,
+    NoBatch,
+    Planted,
+    arguments,
+    explainer,
+    graph,
+    seeded,
+)
+
+from nseg import InputError, ModelError, SettingsError, UnsupportedError, explain_many
+from nseg.baselines.pgexplainer import Lesson, Network, PGExplainer, descriptions
+from nseg.baselines.pgexplainer import Settings as PGSettings
+from nseg.baselines.pgm_explainer import PGMExplainer, certainty, chi_square
+from nseg.instances import Inputs
+from nseg.scm import Scm, borrowed
+from nseg.source import Source, checked_inputs, graph_scms
+from nseg.space import Noise, Space
+
+BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
+EDGES: dict[str, Any] = {"edge_mask_type": "object"}
+BOTH: dict[str, Any] = {"edge_mask_type": "object", "node_mask_type": "object"}
+NODES: dict[str, Any] = {"node_mask_type": "object"}
+
+
+# --- embeddings ------------------------------------------------------------------------------------------------------------
+
+
+def said_last(model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
+    """What the last message passing layer returns in a plain pass over the whole graph."""
+    said: list[Tensor] = []
+    layers = [m for m in model.modules() if isinstance(m, MessagePassing)]
+    handles = [m.register_forward_hook(lambda module, args, out: said.append(out)) for m in layers]
+    with torch.no_grad():
+        model(*args, **kwargs)
+    for handle in handles:
+        handle.remove()
+    return said[-1]
+
+
+def is_detached(scm: Scm, expected: Tensor) -> None:
+    found = scm.embedding()
+    assert not found.requires_grad
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("name", NODE_MODELS)
+def test_embeddings_of_cut_instances_are_those_of_the_whole_graph(name: str) -> None:
+    model, data = seeded(NODE_MODELS[name]), graph(nodes=60, edges=80)
+    kwargs = arguments(model, data)
+    expected = said_last(seeded(NODE_MODELS[name]), data.x, data.edge_index, **kwargs)
+    rows = torch.tensor([5, 0, 11, 7])
+    with borrowed(model):
+        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, kwargs), True, True)
+        met = 0
+        for owner in (torch.arange(4), torch.tensor([0, 0, 1, 1])):  # one row each, and two rows per instance
+            for which, scm in source.scms(rows, owner, source.targets(None, rows)):
+                is_detached(scm, expected[scm.instances.node_id])
+                last = scm.select(torch.tensor([len(which) - 1]))
+                is_detached(last, expected[last.instances.node_id])
+                met += len(which)
+    assert met == 6
+
+
+@pytest.mark.parametrize("make", [Molecule, NoBatch])
+def test_embeddings_of_packed_graphs_are_those_of_each_alone(make) -> None:
+    model, some = seeded(make), graphs(5)
+    config, level = ModelConfig(**GRAPH_CONFIG), ModelConfig(**GRAPH_CONFIG).task_level
+    alone = [said_last(model, g.x, g.edge_index) for g in some]
+    with borrowed(model):
+        inputs = [checked_inputs(model, g.x, g.edge_index, {}, level) for g in some]
+        with torch.no_grad():
+            output = torch.cat([model(one.x, one.edge_index, **one.kwargs) for one in inputs])
+        met = 0
+        for which, scm in graph_scms(model, config, inputs, output, output.argmax(-1), True, True):
+            is_detached(scm, torch.cat([alone[n] for n in which.tolist()]))
+            is_detached(scm.select(torch.tensor([len(which) - 1])), alone[int(which[-1])])
+            met += len(which)
+        assert met == 5
+        if make is Molecule:  # one graph of a batch
+            batch = Batch.from_data_list(some)
+            whole = checked_inputs(model, batch.x, batch.edge_index, {"batch": batch.batch}, level)
+            source = Source(model, config, whole, True, False)
+            ((_, scm),) = source.scms(torch.tensor([3]), torch.tensor([0]), torch.tensor([0]))
+            is_detached(scm, alone[3])
+
+
+def test_an_edge_is_described_by_its_ends_and_by_what_is_explained() -> None:
+    data = graph()
+    pairs = torch.tensor([[0, 3, 7], [2, 9, 7]])
+    for model, config, kwargs, ends in (
+        (seeded(NODE_MODELS["gcn"]), NODE_CONFIG, {}, lambda row: [row]),
+        (seeded(Link), LINK_CONFIG, {"edge_label_index": pairs}, lambda row: pairs[:, row].tolist()),
+        (seeded(EdgeClassifier), {**NODE_CONFIG, "task_level": "edge"}, {}, lambda row: data.edge_index[:, row].tolist()),
+    ):
+        z = said_last(model, data.x, data.edge_index, **kwargs)
+        with borrowed(model):
+            asked = ModelConfig(**config)
+            inputs = checked_inputs(model, data.x, data.edge_index, kwargs, asked.task_level)
+            source = Source(model, asked, inputs, True, False)
+            rows = torch.tensor([1, 2])
+            for which, scm in source.scms(rows, torch.arange(2), source.targets(None, rows)):
+                found = descriptions(scm.instances, scm.embedding())
+                for e, (edge, owner) in enumerate(zip(scm.instances.edge_id, scm.instances.edge_owner, strict=True)):
+                    nodes = [*data.edge_index[:, edge].tolist(), *ends(int(rows[which[owner]]))]
+                    torch.testing.assert_close(found[e], z[nodes].flatten())
+
+
+# --- PGExplainer: planted causes ------------------------------------------------------------------------------------------
+
+
+class Telling(MessagePassing):
+    """Says of each node its feature and the sum of what its neighbours send."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="sum")
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return torch.cat([x, self.propagate(edge_index, x=x)], 1)
+
+
+class Told(nn.Module):
+    """p = sigmoid(bias + sum of kept messages), as ``Planted``, with embeddings that show who sends something."""
+
+    def __init__(self, bias: float = -4.0, graphs: bool = False) -> None:
+        super().__init__()
+        self.tell, self.bias, self.graphs = Telling(), bias, graphs
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        score = self.tell(x, edge_index)[:, 1:]
+        return (global_add_pool(score, batch) if self.graphs else score).squeeze(-1) + self.bias
+
+
+def stars(count: int = 12, leaves: int = 5) -> tuple[list[Data], Data, range, Tensor]:
+    """Stars whose centre hears 8 from one leaf and nothing from others, alone and as one graph, and which edges cause."""
+    some = []
+    for number in range(count):
+        x = torch.zeros(leaves + 1, 1)
+        x[1 + number * 3 % leaves] = 8.0
+        edge_index = torch.stack([torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)])
+        some.append(Data(x=x, edge_index=edge_index, y=torch.zeros(1, dtype=torch.long)))
+    batch = Batch.from_data_list(some)
+    together = Data(x=batch.x, edge_index=batch.edge_index)
+    return some, together, range(0, count * (leaves + 1), leaves + 1), batch.x[batch.edge_index[0], 0] > 0
+
+
+LEARNS = {"epochs": 200, "lr": 0.003, "size": 0.5, "entropy": 0.1}
+
+
+def test_pgexplainer_finds_the_cause_in_stars_that_it_has_not_seen() -> None:
+    _, data, centres, cause = stars()
+    explain = explainer(Told(), PGExplainer(**LEARNS), BINARY)
+    trace = explain.algorithm.fit(explain, data, centres[:8])
+    assert trace.shape == (200,)
+    assert trace[-1] < trace[0] / 2
+    for one in explain_many(explain, data, centres[8:]):
+        assert one.hard_edge_mask[one.reached].tolist() == cause[one.edge_id][one.reached].tolist()
+        mine = cause[one.edge_id] & one.reached
+        assert one.edge_mask[mine].min() > 0.8
+        assert one.edge_mask[~mine].max() < 0.2
+
+
+def test_pgexplainer_explains_the_class_that_it_is_given() -> None:
+    """What speaks for class 1 speaks against class 0, so it is what an explanation of class 0 leaves out first."""
+    _, data, centres, cause = stars()
+    explain = explainer(Told(), PGExplainer(**{**LEARNS, "size": 0.0}), BINARY, explanation_type="phenomenon", **EDGES)
+    explain.algorithm.fit(explain, data, centres, target=torch.zeros(data.num_nodes, dtype=torch.long))
+    for one in explain_many(explain, data, centres[:3], target=torch.zeros(data.num_nodes, dtype=torch.long)):
+        mine = cause[one.edge_id]
+        assert one.edge_mask[mine & one.reached].max() < one.edge_mask[~mine & one.reached].min()
+        assert one.edge_mask[mine].max() < 0.2
+
+
+def test_pgexplainer_explains_graphs() -> None:
+    some, _, _, _ = stars()
+    explain = explainer(Told(graphs=True), PGExplainer(**LEARNS, batch=3), {**BINARY, "task_level": "graph"})
+    explain.algorithm.fit(explain, some[:8])
+    for one, data in zip(explain_many(explain, some[8:]), some[8:], strict=True):
+        assert one.hard_edge_mask.tolist() == (data.x[data.edge_index[0], 0] > 0).tolist()
+    unlabelled = explainer(
+        Told(graphs=True), PGExplainer(**LEARNS), {**BINARY, "task_level": "graph"}, explanation_type="phenomenon", **EDGES
+    )
+    unlabelled.algorithm.fit(unlabelled, some)  # y = 0 everywhere, against the models's own opinion
+    assert explain_many(unlabelled, some[:1])[0].edge_mask.argmin() == int(some[0].x[1:].argmax())
+
+
+def test_the_loss_is_that_of_the_sampled_mask() -> None:
+    """A network that says 0 of every edge samples m = sigmoid(logit(u) / tau); p = sigmoid(bias + sum of w m)."""
+    weights = torch.tensor([8.0, 1.0, -2.0])
+    x, edge_index = torch.tensor([[0.0], *weights.unsqueeze(1).tolist()]), torch.tensor([[1, 2, 3], [0, 0, 0]])
+    model, settings = Planted(-4.0), PGSettings(epochs=10, size=0.3, entropy=0.7)
+    network = Network(3, 4, 0)
+    nn.init.zeros_(network.last.weight)
+    with borrowed(model):
+        source = Source(model, ModelConfig(**BINARY), Inputs(x, edge_index, {}), True, False)
+        ((_, scm),) = source.scms(torch.tensor([0]), torch.tensor([0]), torch.tensor([1]))
+        space = Space(scm.instances, True, None)
+        noise = Noise.of(space, 0, torch.float)
+        found = (
+            Lesson(scm, space, torch.randn(3, 3, generator=torch.Generator().manual_seed(0)), noise)
+            .loss(network, settings, 5)
+            .detach()
+        )
+    tau = math.sqrt(5.0 * 2.0)  # half-way
+    m = torch.sigmoid(torch.logit(noise.for_edges(5)) / tau)
+    m = m[scm.instances.edge_id.argsort()]
+    entropy = -(m * m.log() + (1 - m) * (1 - m).log()).mean()
+    expected = -torch.sigmoid((weights * m).sum() - 4).log() + 0.3 * m.sum() + 0.7 * entropy
+    assert float(found) == pytest.approx(float(expected), abs=1e-5)
+
+
+# --- PGExplainer: state ----------------------------------------------------------------------------------------------------
+
+
+def fitted(seed: int = 0, **settings: Any):
+    model, data = seeded(NODE_MODELS["gcn"]), graph()
+    explain = explainer(model, PGExplainer(seed=seed, epochs=4, **settings))
+    explain.algorithm.fit(explain, data, range(12))
+    return explain, data
+
+
+def masks(explain, data: Data) -> Tensor:
+    return torch.cat([one.edge_mask for one in explain_many(explain, data, range(24))])
+
+
+def test_equal_seeds_give_equal_networks_and_memory_does_not_matter() -> None:
+    for batch in (None, 5):
+        explain, data = fitted(3, batch=batch)
+        torch.manual_seed(17)
+        again, _ = fitted(3, batch=batch)
+        other, _ = fitted(4, batch=batch)
+        assert torch.equal(masks(explain, data), masks(again, data))
+        assert not torch.allclose(masks(explain, data), masks(other, data), atol=1e-3)
+        before = masks(explain, data)
+        explain.algorithm.fit(explain, data, range(12), budget=600_000)  # from scratch, in small pieces
+        torch.testing.assert_close(masks(explain, data), before, rtol=1e-3, atol=1e-4)
+    assert not torch.allclose(before, masks(fitted(3)[0], data), atol=1e-3)
+
+
+def test_it_must_learn_first_and_objects_share_nothing() -> None:
+    explain, data = fitted()
+    before = masks(explain, data)
+    fresh = explainer(explain.model, PGExplainer())
+    for call in (
+        lambda: explain_many(fresh, data, [1]),
+        lambda: fresh(data.x, data.edge_index, index=1),
+        lambda: fresh.algorithm.save("nowhere"),
+    ):
+        with pytest.raises(InputError, match="fit"):
+            call()
+    fresh.algorithm.fit(fresh, data, [1, 2])
+    assert torch.equal(masks(explain, data), before)
+    with pytest.raises(InputError, match="holds this PGExplainer"):
+        explain.algorithm.fit(fresh, data)
+
+
+def test_a_failed_fit_leaves_the_old_network() -> None:
+    explain, data = fitted()
+    before = masks(explain, data)
+    with pytest.raises(InputError, match="index must be between"):
+        explain.algorithm.fit(explain, data, [99])
+    assert torch.equal(masks(explain, data), before)
+
+
+def test_saving_and_loading_gives_equal_masks(tmp_path) -> None:
+    explain, data = fitted(hidden=7, undirected=True)
+    path = tmp_path / "pg.safetensors"
+    explain.algorithm.save(path)
+    loaded = PGExplainer.load(path)
+    assert loaded.settings == explain.algorithm.settings
+    assert torch.equal(masks(explainer(explain.model, loaded), data), masks(explain, data))
+    wider = explainer(seeded(NODE_MODELS["gatv2"]), PGExplainer.load(path))
+    assert explain_many(wider, data, [1])  # as wide, so it cannot be told apart
+    other, some = explainer(seeded(Molecule), PGExplainer.load(path), GRAPH_CONFIG), graphs(2)
+    with pytest.raises(InputError, match="fitted on the model that it explains"):
+        explain_many(other, some)
+
+
+def test_what_is_no_pgexplainer_is_not_loaded(tmp_path) -> None:
+    path = tmp_path / "x.safetensors"
+    explain, _ = fitted()
+    explain.algorithm.save(path)
+    good = path.read_bytes()
+    state = explain.algorithm.network.state_dict()
+    note = {"kind": "nseg.baselines.PGExplainer", "width": "24"}
+
+    def written(content: bytes) -> None:
+        path.write_bytes(content)
+
+    for spoil in (
+        lambda: written(b"garbage"),
+        lambda: written(b""),
+        lambda: written(good[:-40]),
+        lambda: written(pickle.dumps({"a": 1})),
+        lambda: save_file(seeded(Molecule).state_dict(), path),
+        lambda: save_file(state, path, metadata=note),
+        lambda: save_file(state, path, metadata={**note, "settings": "{}", "width": "5"}),
+        lambda: save_file(state, path, metadata={**note, "settings": '{"epochz": 3}'}),
+    ):
+        spoil()
+        with pytest.raises(InputError, match=r"must be what PGExplainer\.save wrote"):
+            PGExplainer.load(path)
+    for none in (tmp_path / "none", tmp_path):
+        with pytest.raises(InputError, match="must be a file"):
+            PGExplainer.load(none)
+
+
+def test_the_papers_settings() -> None:
+    names = ("ba-shapes", "tree-cycles", "tree-grid", "ba-2motif", "mutagenicity", "msrc-21")
+    some = [PGExplainer.paper(name).settings for name in names]
+    assert [s.size for s in some] == [0.01, 0.01, 0.01, 0.05, 0.05, 0.05]
+    assert {(s.entropy, s.lr, s.epochs, s.warm, s.cool, s.hidden) for s in some} == {(1.0, 0.003, 30, 5.0, 2.0, 64)}
+    assert PGExplainer.paper("tree-grid", seed=3).settings.seed == 3
+    with pytest.raises(SettingsError, match="no settings for 'cora'"):
+        PGExplainer.paper("cora")
+    paper = PGMExplainer.paper().settings
+    assert (paper.samples, paper.perturb, paper.drop, paper.threshold) == (50, 0.5, 0.1, 0.95)
+
+
+# --- PGM-Explainer ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_statistic_and_its_p_value_are_scipys() -> None:
+    rng = torch.Generator().manual_seed(0)
+    z = torch.rand(40, 30, generator=rng) < torch.rand(30, generator=rng)
+    y = torch.rand(40, 30, generator=rng) < 0.3 + 0.3 * z
+    z[:, 0], y[:, 1] = True, False  # what never varies says nothing
+    statistic = chi_square(z, y)
+    score = certainty(statistic)
+    assert statistic[:2].tolist() == score[:2].tolist() == [0.0, 0.0]
+    for n in range(2, 30):
+        table = [[int(((z[:, n] == a) & (y[:, n] == b)).sum()) for b in (0, 1)] for a in (0, 1)]
+        if 0 in [*map(sum, table), *map(sum, zip(*table, strict=True))]:
+            assert statistic[n] == 0
+            continue
+        expected = chi2_contingency(table, correction=False)
+        assert float(statistic[n]) == pytest.approx(expected.statistic, abs=1e-9)
+        assert 1 - float(score[n]) == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+def test_pgm_ranks_the_node_first_whose_features_are_the_cause() -> None:
+    """p falls from sigmoid(4) to sigmoid(-4) when leaf 2 is perturbed, and by nothing else: the statistic is S."""
+    x, edge_index = torch.tensor([[0.0], [0.0], [8.0], [0.0], [0.0]]), torch.tensor([[1, 2, 3, 4], [0, 0, 0, 0]])
+    for seed in range(5):
+        explain = explainer(Planted(-4.0), PGMExplainer(seed=seed), BINARY, **BOTH)
+        found = explain(x, edge_index, index=0)
+        score = found.node_mask[:, 0]
+        assert float(score[2]) == pytest.approx(float(certainty(torch.tensor(50.0).double())), abs=1e-6)
+        assert score.argsort(descending=True)[0] == 2
+        assert score[[0, 1, 3, 4]].max() < 0.9999
+        torch.testing.assert_close(found.edge_mask, (score[1:] + score[0]) / 2)
+        assert found.edge_mask.argmax() == 1
+        assert torch.equal(found.hard_node_mask, found.node_mask > 0.95)
+    certain = explainer(Planted(-4.0), PGMExplainer(drop=0.99), BINARY, **NODES)(x, edge_index, index=0)
+    assert not certain.node_mask.any()  # nothing ever changes that much
+
+
+def test_pgm_finds_the_causes_of_graphs_and_of_given_classes() -> None:
+    some = stars()[0]
+    config = {**BINARY, "task_level": "graph"}
+    for one in explain_many(explainer(Told(graphs=True), PGMExplainer(samples=100), config, **NODES), some):
+        assert one.node_mask[:, 0].argmax() == one.x[:, 0].argmax()
+        assert one.node_mask.max() > 1 - 1e-6
+    given = explainer(Told(graphs=True), PGMExplainer(), config, explanation_type="phenomenon", **NODES)
+    assert not explain_many(given, some)[0].node_mask.any()  # class 0 only gains when the cause goes
+
+
+def test_pgm_perturbs_features_also_where_edges_are_asked_for() -> None:
+    model, data = seeded(NODE_MODELS["sage"]), graph()
+    both = explain_many(explainer(model, PGMExplainer(), **BOTH), data, [5, 9])
+    for one, other in zip(explain_many(explainer(model, PGMExplainer(), **EDGES), data, [5, 9]), both, strict=True):
+        assert torch.equal(one.edge_mask, other.edge_mask)
+        ends = other.node_mask[one.edge_index, 0].mean(0)
+        torch.testing.assert_close(one.edge_mask[one.reached], ends[one.reached])
+        assert one.edge_mask.std() > 0.01
+
+    class Typed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.inner = nn.Embedding(5, 4), seeded(NODE_MODELS["gcn"])
+
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return self.inner(self.table(x), edge_index)
+
+    with pytest.raises(ModelError, match="x must be floating"):
+        explainer(seeded(Typed), PGMExplainer(), **EDGES)(torch.arange(24) % 5, data.edge_index, index=5)
+
+
+# --- the contract of both --------------------------------------------------------------------------------------------------
+
+ALGORITHMS = {
+    "pg": (lambda **s: PGExplainer(epochs=2, **s), EDGES),
+    "pgm": (lambda **s: PGMExplainer(samples=20, drop=0.003, **s), BOTH),
+}
+
+
+def ready(kind: str, model: nn.Module, data: Any, config: dict[str, str] = NODE_CONFIG, kwargs: Any = None, **settings: Any):
+    make, asked = ALGORITHMS[kind]
+    explain = explainer(model, make(**settings), config, **asked)
+    if kind == "pg":
+        explain.algorithm.fit(explain, data, **(kwargs or {}))
+    return explain
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+@pytest.mark.parametrize(
+    "name", ["gcn", "gine", "gat", "shared layer, jumping knowledge, batch norm, dropout", "global mean"]
+)
+def test_nodes_together_are_nodes_alone(kind: str, name: str) -> None:
+    model, data = seeded(NODE_MODELS[name]), graph()
+    kwargs = arguments(model, data)
+    explain = ready(kind, model, data, kwargs=kwargs)
+    found = explain_many(explain, data, [5, 0, 11, 7, 5, 14, 20], **kwargs)
+    for one in found:
+        agree(one, explain(data.x, data.edge_index, index=one.output_id, **kwargs))
+    assert all(0 <= one.edge_mask.min() <= one.edge_mask.max() <= 1 for one in found)
+    assert torch.cat([one.edge_mask[one.reached] for one in found]).std() > 0.01  # there is something to agree on
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+@pytest.mark.parametrize("make", [Molecule, NoBatch])
+def test_graphs_and_links_together_are_they_alone(kind: str, make) -> None:
+    model, some = seeded(make), graphs()
+    explain = ready(kind, model, some, GRAPH_CONFIG)
+    for one in explain_many(explain, some, [4, 2, 0], budget=400_000):
+        agree(one, explain(some[one.output_id].x, some[one.output_id].edge_index))
+    data, pairs = graph(), torch.tensor([[0, 3, 7, 5], [2, 9, 7, 11]])
+    explain = ready(kind, seeded(Link), data, LINK_CONFIG, {"edge_label_index": pairs})
+    for one in explain_many(explain, data, [2, 0, 3], edge_label_index=pairs):
+        agree(one, explain(data.x, data.edge_index, index=one.output_id, edge_label_index=pairs))
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_model_and_random_state_are_untouched_also_after_gnnexplainer(kind: str) -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph()
+    expected = [one.edge_mask for one in explain_many(ready(kind, model, data), data, [5, 9])]
+    explainer(model, GNNExplainer(epochs=3), **BOTH)(data.x, data.edge_index, index=5)
+    model.train()
+    gradients = [(None if p.grad is None else p.grad.clone(), p.requires_grad) for p in model.parameters()]
+    state, rng = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
+    found = [one.edge_mask for one in explain_many(ready(kind, model, data), data, [5, 9])]
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b)
+        assert a.std() > 0.01
+    assert torch.equal(rng, torch.get_rng_state())
+    assert all(m.training for m in model.modules())
+    for parameter, (grad, flag) in zip(model.parameters(), gradients, strict=True):
+        assert parameter.requires_grad is flag
+        assert (parameter.grad is None) if grad is None else torch.equal(parameter.grad, grad)
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+    hooks = ("_forward_hooks", "_propagate_forward_pre_hooks", "_message_forward_hooks")
+    assert not any(getattr(m, name, None) for m in model.modules() for name in hooks)
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_both_directions_of_an_edge_have_one_weight_if_asked(kind: str) -> None:
+    model, data = seeded(NODE_MODELS["gcn"]), graph()
+    explain = ready(kind, model, data, undirected=True)
+    apart = ready(kind, model, data)
+    differing = 0
+    for row in (5, 9):
+        found, free = explain(data.x, data.edge_index, index=row), apart(data.x, data.edge_index, index=row)
+        weight = {(u, v): float(w) for u, v, w in zip(*data.edge_index.tolist(), found.edge_mask, strict=True)}
+        assert all(weight[u, v] == weight[v, u] for u, v in weight)
+        loose = {(u, v): float(w) for u, v, w in zip(*data.edge_index.tolist(), free.edge_mask, strict=True)}
+        differing += sum(loose[u, v] != loose[v, u] for u, v in loose)
+    assert differing > 0
+
+
+@pytest.mark.parametrize("kind", ALGORITHMS)
+def test_a_model_that_fails_is_given_back_as_it_was(kind: str) -> None:
+    class Fragile(Molecule):
+        calls = 0
+
+        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+            Fragile.calls += 1
+            if Fragile.calls > 40:
+                raise ZeroDivisionError
+            return super().forward(x, edge_index, batch)
+
+    model, some = seeded(Fragile).train(), graphs(4)
+
+    def again_and_again() -> None:
+        for _ in range(9):
+            explain_many(ready(kind, model, some, GRAPH_CONFIG), some)
+
+    with pytest.raises(ZeroDivisionError):
+        again_and_again()
+    assert all(m.training for m in model.modules())
+    assert all(p.requires_grad for p in model.parameters())
+    assert not any(m._forward_hooks for m in model.modules())
+
+
+def test_what_cannot_be_done_is_refused_with_the_reason() -> None:
+    model = seeded(NODE_MODELS["gcn"])
+    for algorithm, asked, why in (
+        (PGExplainer(), BOTH, "weighs edges only"),
+        (PGExplainer(), NODES, "weighs edges only"),
+        (PGMExplainer(), {"node_mask_type": "attributes"}, "whole nodes"),
+        (PGMExplainer(), {"node_mask_type": "common_attributes"}, "whole nodes"),
+    ):
+        with pytest.raises(UnsupportedError, match=why):
+            explainer(model, algorithm, **asked)
+    for make in (PGExplainer, PGMExplainer):
+        with pytest.raises(UnsupportedError, match="probability of a class"):
+            explainer(model, make(), {"mode": "regression", "task_level": "node"})
+        with pytest.raises(TypeError):
+            make(sizes=3)
+    for wrong in ({"batch": 0}, {"warm": 0}, {"lr": -1}, {"hidden": 0}, {"epochs": 2.5}):
+        with pytest.raises(SettingsError, match=f"{next(iter(wrong))} must be"):
+            PGExplainer(**wrong)
+    for wrong in ({"samples": 0}, {"perturb": 1.5}, {"drop": -0.1}):
+        with pytest.raises(SettingsError, match=f"{next(iter(wrong))} must be"):
+            PGMExplainer(**wrong)
