@@ -99,8 +99,8 @@ class PGMExplainer(BatchedAlgorithm):
     Settings = Settings
 
     @classmethod
-    def paper(cls, **changes: Any) -> PGMExplainer:
-        """The NSEG paper's settings, which are the defaults and the same for all datasets."""
+    def paper(cls, dataset: str | None = None, **changes: Any) -> PGMExplainer:
+        """The NSEG paper's settings, which are the defaults and the same for all datasets, whichever is named."""
         return cls(**changes)
 
     @property
