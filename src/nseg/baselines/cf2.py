@@ -91,8 +91,8 @@ class CF2(BatchedAlgorithm):
         def method(look: Look) -> tuple[Tensor, Tensor]:
             instances = look.scm.instances
             both = look.space.weights(look.soft.map(lambda mask: torch.cat([mask, 1 - mask])))
-            ahead = lead(look.scm.outcome(*both), instances.target, look.scm.config)  # [2, R]
-            lack = per_instance(shortfall(*ahead, settings.alpha, settings.gamma), instances)  # [B]
+            factual, without = lead(look.scm.outcome(*both), instances.target, look.scm.config)  # [R] each
+            lack = per_instance(shortfall(factual, without, settings.alpha, settings.gamma), instances)  # [B]
             loss = look.space.size(look.soft) + settings.strength * lack
             return loss, -loss
 

@@ -62,25 +62,28 @@ class CFGNNExplainer(BatchedAlgorithm):
     r"""The fewest edges whose removal changes the class: necessity only.
 
     .. math::
-        \min_M\; \mathbb{1}[\hat y \text{ stays under } \lfloor 1 - M \rceil]\; \log\frac{f^{\hat y}(1 - M)}{1 - f^{\hat y}(1 - M)}
-                 + \beta \|M\|_1
+        \min_M\; \mathbb{1}[\hat y \text{ stays under } \lfloor 1 - M \rceil]\;
+                 \log\frac{f^{\hat y}(1 - M)}{1 - f^{\hat y}(1 - M)} + \beta \|M\|_1
 
     The explanation M is what must *go*; the original's perturbation P is 1 - M, what stays. M above 0.5 is removed when the
     class is looked at; of all M met under which it changes, the one that removes fewest edges is kept. So the hard
-    explanation is a counterfactual, exactly, and the soft score of an edge says how close it came to being part of it. Where
-    none was met, the last masks are returned.
+    explanation is a counterfactual, exactly, and the soft score of an edge says how close it came to being part of it; soft
+    scores of removed edges lie just above 0.5, so weigh fidelity by the hard ones. Where no counterfactual was met, the
+    last masks are returned. With several rows per instance the classes of all of them must change.
 
-    Reference: Lucic et al., *CF-GNNExplainer: Counterfactual Explanations for Graph Neural Networks*, AISTATS 2022. Cost: two
-    forward passes and one backward pass over one world per step. Edges only, as published.
+    Reference: Lucic et al., *CF-GNNExplainer: Counterfactual Explanations for Graph Neural Networks*, AISTATS 2022. Cost:
+    two forward passes and one backward pass over one world per step. Edges only, as published.
 
     What differs from ``a-lucic/cf-gnnexplainer``, and why:
 
-    - Its distance is computed from the rounded P, which no gradient reaches, so that beta only ranks what was met, the search
-      stands still at the first change of class, and what it removed needlessly stays removed. Here the distance has a
-      gradient: once the class has changed edges are put back until it changes again, and the best of these is kept.
+    - Its distance is computed from the rounded P, which no gradient reaches, so that beta only ranks what was met, the
+      search stands still at the first change of class, and what it removed needlessly stays removed. Here the distance has
+      a gradient: once the class has changed edges are put back until it changes again, and the best of these is kept. An
+      edge whose removal lowers the log-odds by less than beta is not removed.
     - Its push is log p, whose gradient is 1 - p times the one here. Where the model is sure that is below any beta and
       nothing would ever be removed; log-odds fall whenever p does, and do not die.
-    - Adam instead of gradient descent, whose steps are proportional to a gradient that is tiny for sure models.
+    - Adam instead of gradient descent, whose steps are proportional to a gradient that is tiny for sure models; and a start
+      that is spread a little, because equal edges would all go at once under Adam.
     - Removing an edge takes its messages away; the original also normalises what is left anew.
     - Directions of an edge are tied by ``undirected=True`` only (the original always does, and so does :meth:`paper`).
 
@@ -121,9 +124,11 @@ class CFGNNExplainer(BatchedAlgorithm):
         u = Noise.of(space, settings.seed, scm.dtype).for_edges(-1)
         first = (settings.spread * (2 * u - 1) - settings.kept).unsqueeze(0)
         walk = descend(scm, space, Masks(first, None), method, Descent(settings.steps, settings.lr), tick)
-        met = walk.trace[-1:].isfinite().any(0)[space.edge_owner]
-        soft = [torch.where(met, best, last[0]) for best, last in zip(walk.best.tensors, walk.seen.tensors, strict=True)]
-        return Solution(Masks(soft[0], None), steps=walk.steps)
+        met = walk.trace[-1:].isfinite().any(0)[space.edge_owner]  # none of them if there were no steps
+        (best, _), (last, _) = walk.best, walk.seen
+        assert best is not None
+        assert last is not None
+        return Solution(Masks(torch.where(met, best, last[0]), None), steps=walk.steps)
 
 
 def removed(look: Look, gone: Tensor) -> Tensor:

@@ -72,9 +72,10 @@ class GNNExplainer(BatchedAlgorithm):
 
     The computation is that of ``torch_geometric.explain.GNNExplainer``, mask for mask (which a test shows): the first step
     is without prices, elements whose first gradient is exactly 0 are left out of sums and means, the masks after the last
-    update are returned, and the start is normal, :math:`\sqrt{2/N}` wide with N the nodes of the *whole* graph. What differs:
-    random numbers depend on seed and instance only; the entropy is written in the logits, without PyG's 1e-15; where
-    no element gets a gradient the masks are 0 and nothing is raised; ``undirected=True`` ties both directions of an edge.
+    update are returned, and the start is normal, :math:`\sqrt{2/N}` wide with N the nodes of the *whole* graph. What
+    differs: random numbers depend on seed and instance only; the entropy is written in the logits, without PyG's 1e-15;
+    where no element gets a gradient the masks are 0 and nothing is raised; ``undirected=True`` ties both directions of
+    an edge.
     The authors' own code starts around 1 (``centre=1``), takes 500 steps of 0.1, ties directions, and means
     the entropy over all pairs of nodes; PyG's reading is kept because it is what its users know.
 
@@ -125,10 +126,10 @@ def price(look: Look, involved: Masks, settings: Any) -> Tensor:
     """Size and mean entropy of each instance's masks over the elements that are involved, [1, B]."""
     size = look.space.sums(product(look.soft, involved))
     uncertainty = look.space.sums(product(look.logits.map(obj.entropy), involved))
-    edges, nodes = look.space.sums(involved).map(lambda count: count.clamp_min(1))
-    total = torch.zeros_like(look.soft.tensors[0][:, :1])
+    count = look.space.sums(involved).map(lambda number: number.clamp_min(1))
+    total = torch.zeros_like(count.tensors[0])
     if size.edge is not None and uncertainty.edge is not None:
-        total = total + settings.edge_size * size.edge + settings.edge_ent * uncertainty.edge / edges
+        total = total + settings.edge_size * size.edge + settings.edge_ent * uncertainty.edge / count.edge
     if size.node is not None and uncertainty.node is not None:
-        total = total + (settings.node_feat_size * size.node + settings.node_feat_ent * uncertainty.node) / nodes
+        total = total + (settings.node_feat_size * size.node + settings.node_feat_ent * uncertainty.node) / count.node
     return total
