@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch_geometric.data import Data
@@ -128,7 +128,9 @@ def test_gnnexplainer_is_pygs_at_graph_level(name: str, masks: dict[str, str]) -
 
 def test_gnnexplainer_is_pygs_of_several_outputs_together_and_of_binary_ones() -> None:
     """The mean of -log p over the rows, not the -log of their mean."""
-    assert_like_pyg(seeded(NODE_MODELS["gcn"]), graph(), NODE_CONFIG, EDGES, torch.tensor([2, 5, 9]))
+    model = seeded(NODE_MODELS["gcn"])
+    model.head.weight.data.mul_(8)  # some rows surer than others
+    assert_like_pyg(model, graph(), NODE_CONFIG, EDGES, torch.tensor([2, 5, 9]))
     binary = {**GRAPH_CONFIG, "mode": "binary_classification"}
     assert_like_pyg(seeded(lambda: Molecule(classes=1)), graph(), binary, EDGES, None)
 
@@ -183,18 +185,41 @@ def test_the_counterfactual_is_the_smallest(level: str, weights: list[float], bi
     assert torch.equal(found.hard_edge_mask, found.edge_mask > 0.5)
 
 
-@given(st.lists(st.floats(-1, 7), min_size=1, max_size=7), st.floats(0.1, 0.9))
-@settings(max_examples=15, deadline=None)
-def test_no_smaller_set_of_edges_changes_the_class(weights: list[float], share: float) -> None:
-    """On a star the k largest senders are the best k to remove."""
-    positive = sum(max(w, 0) for w in weights)
-    bias = -share * sum(weights) if sum(weights) > 0 else -1.0
-    descending = sorted(weights, reverse=True)
-    left = [sum(weights) - sum(descending[:k]) + bias for k in range(len(weights) + 1)]
-    if left[0] <= 0.5 or positive == 0 or min(abs(z) for z in left) < 0.1:
-        return  # not of the class, or too close to call
-    found = of_star("node", CFGNNExplainer(beta=0.05, steps=200), weights, bias)
-    assert int(found.hard_edge_mask.sum()) == next(k for k, z in enumerate(left) if z <= 0)
+class OwnBias(nn.Module):
+    """The closed form with a bias of each graph's own, in the second feature of its centre."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = Planted(0.0)
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        return global_add_pool((self.conv(x[:, :1], edge_index) + x[:, 1]).unsqueeze(1), batch)
+
+
+@pytest.mark.parametrize(("beta", "misses"), [(0.5, 1), (0.05, 10)])
+def test_hardly_ever_would_fewer_edges_have_changed_the_class(beta: float, misses: int) -> None:
+    """On a star the k largest senders are the best k to remove, so the least k is known.
+
+    Of 1000 such stars (seeds 1 to 5, 200 each) it is missed on 1 at the default beta and on 20 at the paper's 0.05, where
+    near-equal edges are put back too slowly; the 100 below hold 0 and 6 of these.
+    """
+    rng, stars, least = random.Random(1), [], []
+    while len(stars) < 100:
+        weights = [rng.choice([rng.uniform(-1, 7), 2.0, 3.0]) for _ in range(rng.randint(2, 8))]
+        bias, descending = -rng.uniform(0.1, 0.9) * sum(weights), sorted(weights, reverse=True)
+        left = [sum(weights) - sum(descending[:k]) + bias for k in range(len(weights) + 1)]
+        if left[0] > 0.5 and min(abs(z) for z in left) > 0.1:  # of the class, and not too close to call
+            one = star(weights)
+            one.x = torch.cat([one.x, torch.zeros_like(one.x)], 1)
+            one.x[0, 1] = bias
+            stars.append(one)
+            least.append(next(k for k, z in enumerate(left) if z <= 0))
+    explain = explainer(OwnBias(), CFGNNExplainer(beta=beta), {**BINARY, "task_level": "graph"})
+    found = explain_many(explain, stars)
+    excess = [int(one.hard_edge_mask.sum()) - k for one, k in zip(found, least, strict=True)]
+    assert all(one.p_complement < 0.5 for one in found)
+    assert min(excess) == 0
+    assert sum(e > 0 for e in excess) <= misses
 
 
 def test_equal_edges_do_not_all_go_at_once() -> None:
@@ -219,10 +244,11 @@ def test_a_price_above_its_worth_keeps_an_edge() -> None:
 # --- CF2 -------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 1.0])
 @pytest.mark.parametrize("level", ["node", "graph"])
-def test_cf2_finds_the_one_cause(level: str) -> None:
+def test_cf2_finds_the_one_cause(level: str, alpha: float) -> None:
     """p = sigmoid(-4 + 8 m): both leads are strong enough where tanh(|8 m - 4| / 2) >= 1/2 for m and 1 - m, so m >= .64."""
-    found = of_star(level, CF2(steps=1000, strength=5.0), [8.0, 0.0, 0.0], -4.0)
+    found = of_star(level, CF2(steps=1000, strength=5.0, alpha=alpha), [8.0, 0.0, 0.0], -4.0)
     assert kept(found) == [0]
     edge = 0.5 + torch.atanh(torch.tensor(0.5)) / 4
     assert float(found.edge_mask[0]) == pytest.approx(float(edge), abs=0.01)
@@ -238,6 +264,7 @@ def test_cf2_finds_two_causes_that_are_needed_together(level: str) -> None:
     assert found.p_complement < 0.25
     # the share decides: necessity alone is had from one cause, and the second is not paid for
     necessary = of_star(level, CF2(alpha=0.0, steps=1500, strength=50.0), [6.0, 5.0, 0.0, 0.0], -9.0)
+    assert necessary.soft_p_complement == pytest.approx(0.25, abs=0.05)  # a lead of 1/2 for the other class
     assert float(necessary.edge_mask.sum()) < 1 < float(found.edge_mask[:2].sum())
 
 
