@@ -194,6 +194,8 @@ class PGExplainer(BatchedAlgorithm):
     which all but removes it). Gradients are of the mean over a step's instances and not clipped. With ``undirected`` one
     number is drawn for both directions of an edge, where the authors draw two and average the masks.
 
+    Mind that only sufficiency is learnt: where the model gives the class without any edge, the empty mask is a minimum.
+
     >>> PGExplainer(epochs=10)
     PGExplainer(epochs=10)
     """

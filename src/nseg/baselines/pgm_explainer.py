@@ -86,7 +86,7 @@ class PGMExplainer(BatchedAlgorithm):
     Deviations. Perturbed features are zero, as in all worlds here; the authors draw them at random. The variable of a node
     is its perturbation alone. The authors join to it whether the node's own prediction changed, by which neighbours of
     the explained node, and itself, rank high because they share what was perturbed and not because they matter (on the
-    NSEG paper's three GCNs its Recall@K is met within 3 points with, and missed by 10 to 20 without). The Grow-Shrink step
+    NSEG paper's three GCNs its Recall@K is met within 4 points with, and missed by 10 to 23 without). The Grow-Shrink step
     and the Bayesian network are left out: perturbations are drawn independently and the prediction is a function of
     them, so a node that it does not use is independent of it, by itself and given others; there is no confounding to
     shrink away, and a ranking needs no network. As in the original, dependence counts in both directions: a node whose
