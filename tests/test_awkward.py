@@ -20,9 +20,9 @@ from torch_geometric.nn import (
     global_add_pool,
 )
 from torch_geometric.utils import to_dense_batch
-from zoo import CLASSES, FEATURES, GRAPH_CONFIG, NODE_CONFIG, Molecule, explainer, graph, seeded
+from zoo import CLASSES, FEATURES, GRAPH_CONFIG, NODE_CONFIG, Molecule, explainer, graph, quick, seeded
 
-from nseg import NSEG, Explainer, InputError, ModelError, explain_many
+from nseg import Explainer, InputError, ModelError, explain_many
 
 
 class Two(nn.Module):
@@ -130,7 +130,7 @@ def test_the_numbers_are_those_of_the_whole_graph(name: str, masks: tuple[bool, 
     data.edge_index = data.edge_index[:, data.edge_index[1].argsort(stable=True)]  # as sequences want it
     edges, nodes = masks
     kinds = {"edge_mask_type": "object" if edges else None, "node_mask_type": "object" if nodes else None}
-    explain = explainer(model, NSEG(steps=4, noise=0.2), **kinds)
+    explain = explainer(model, quick(steps=4, noise=0.2), **kinds)
     many = explain_many(explain, Data(x=data.x, edge_index=data.edge_index), [3, 0, 7])
     for found in many:
         row = found.output_id
@@ -195,7 +195,7 @@ def graphs(**extra) -> list[Data]:
 @pytest.mark.parametrize("pad", [False, True])
 def test_each_graph_keeps_its_own_arguments(extra, pad: bool) -> None:
     model, some = seeded(lambda: WithArguments(pad)), graphs(**extra)
-    explain = explainer(model, NSEG(steps=3), GRAPH_CONFIG)
+    explain = explainer(model, quick(steps=3), GRAPH_CONFIG)
     name = next(iter(extra))
     for order in (slice(None), slice(None, None, -1)):
         for one in explain_many(explain, some[order]):
@@ -206,7 +206,7 @@ def test_each_graph_keeps_its_own_arguments(extra, pad: bool) -> None:
 
 
 def test_graphs_must_be_alike() -> None:
-    explain = explainer(seeded(WithArguments), NSEG(steps=2), GRAPH_CONFIG)
+    explain = explainer(seeded(WithArguments), quick(steps=2), GRAPH_CONFIG)
     some = graphs()
     some[1].edge_weight = torch.ones(some[1].num_edges)
     with pytest.raises(InputError, match="edge_weight in only one"):
@@ -245,13 +245,13 @@ def test_a_random_model_is_refused() -> None:
         lambda e: explain_many(e, data, [3]),
     ):
         with pytest.raises(ModelError, match="same output for the same input"):
-            run(explainer(seeded(Dropping), NSEG(steps=2)))
+            run(explainer(seeded(Dropping), quick(steps=2)))
 
 
 def test_a_world_without_a_probability_is_refused() -> None:
     data = graph()
     with pytest.raises(ModelError, match="stay finite"):
-        explainer(seeded(Dividing), NSEG(steps=2), node_mask_type="object")(data.x, data.edge_index, index=3)
+        explainer(seeded(Dividing), quick(steps=2), node_mask_type="object")(data.x, data.edge_index, index=3)
 
 
 class Pooled(nn.Module):
@@ -267,25 +267,25 @@ class Pooled(nn.Module):
 def test_the_features_of_a_pooling_model_can_be_explained() -> None:
     data = graph()
     model = seeded(Pooled)
-    explain = explainer(model, NSEG(steps=3), GRAPH_CONFIG, node_mask_type="object")
+    explain = explainer(model, quick(steps=3), GRAPH_CONFIG, node_mask_type="object")
     found = explain(data.x, data.edge_index)
     node = found.hard_node_mask.float()
     with torch.no_grad():
         p = model(data.x * node, data.edge_index).softmax(-1)[0, int(found.target)]
     assert found.p_factual == pytest.approx(float(p), abs=1e-4)
     with pytest.raises(ModelError, match="'two'"):
-        explainer(model, NSEG(steps=3), GRAPH_CONFIG)(data.x, data.edge_index)
+        explainer(model, quick(steps=3), GRAPH_CONFIG)(data.x, data.edge_index)
 
 
 def test_inference_mode_and_compiled_models() -> None:
     model, data = seeded(Two), graph()
-    expected = explainer(model, NSEG(steps=3))(data.x, data.edge_index, index=5)
+    expected = explainer(model, quick(steps=3))(data.x, data.edge_index, index=5)
     with torch.inference_mode():
         x = data.x * 1.0
-        found = explainer(model, NSEG(steps=3))(x, data.edge_index * 1, index=5)
+        found = explainer(model, quick(steps=3))(x, data.edge_index * 1, index=5)
     torch.testing.assert_close(found.edge_mask, expected.edge_mask)
     compiled = torch.compile(model, backend="eager")
-    found = explain_many(explainer(compiled, NSEG(steps=3)), data, [5])[0]
+    found = explain_many(explainer(compiled, quick(steps=3)), data, [5])[0]
     torch.testing.assert_close(found.edge_mask, expected.edge_mask[found.edge_id])
 
 
@@ -302,7 +302,7 @@ def test_buffers_that_forward_replaces_come_back() -> None:
             return super().forward(x, edge_index)
 
     model, data = seeded(Counting), graph()
-    explain_many(explainer(model, NSEG(steps=2)), data, [3])
+    explain_many(explainer(model, quick(steps=2)), data, [3])
     assert float(model.calls) == 0
     assert model.later is None
 
@@ -311,14 +311,14 @@ def test_common_attributes_of_a_lonely_node() -> None:
     model, data = seeded(Molecule), graph()
     x = torch.cat([data.x, data.x[:1]])
     node_model = seeded(Two)
-    found = explainer(node_model, NSEG(steps=2), node_mask_type="common_attributes")(x, data.edge_index, index=24)
+    found = explainer(node_model, quick(steps=2), node_mask_type="common_attributes")(x, data.edge_index, index=24)
     assert found.node_mask.shape == (1, FEATURES)
     assert model is not None
 
 
 def test_both_directions_of_an_edge_have_one_weight_on_the_whole_graph() -> None:
     model, data = seeded(Two), graph()
-    found = explainer(model, NSEG(steps=5, undirected=True))(data.x, data.edge_index, index=5)
+    found = explainer(model, quick(steps=5, undirected=True))(data.x, data.edge_index, index=5)
     dense = torch.zeros(24, 24)
     dense[data.edge_index[0], data.edge_index[1]] = found.edge_mask
     assert torch.equal(dense, dense.T)
@@ -327,7 +327,7 @@ def test_both_directions_of_an_edge_have_one_weight_on_the_whole_graph() -> None
 def test_our_explainer_looks_at_its_input_before_the_model_does() -> None:
     data = graph()
     explain = Explainer(
-        seeded(Two), NSEG(steps=2), explanation_type="model", edge_mask_type="object", model_config=NODE_CONFIG
+        seeded(Two), quick(steps=2), explanation_type="model", edge_mask_type="object", model_config=NODE_CONFIG
     )
     for x, edge_index, words in (
         (data.x.double(), data.edge_index, "model's dtype"),
@@ -354,7 +354,7 @@ def test_the_budget_also_holds_for_the_sweep() -> None:
     try:
         for budget in (2**20, 2**28):
             seen.clear()
-            explain_many(explainer(model, NSEG(steps=2)), data, range(40), budget=budget)
+            explain_many(explainer(model, quick(steps=2)), data, range(40), budget=budget)
             most[budget] = max(seen)
     finally:
         Scm._outcome = plain

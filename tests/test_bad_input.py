@@ -7,7 +7,7 @@ import re
 import pytest
 import torch
 from torch import nn
-from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, seeded
+from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, quick, seeded
 
 from nseg import NSEG, BudgetError, InputError, ModelError, NsegError, Settings, SettingsError, explain_many
 
@@ -18,13 +18,13 @@ def single(model=None, x=DATA.x, edge_index=DATA.edge_index, config=NODE_CONFIG,
     model = seeded(NODE_MODELS["gcn"]) if model is None else model
     kwargs.setdefault("index", 5)
     masks = masks or {"edge_mask_type": "object"}
-    return explainer(model, NSEG(steps=2), config, **masks)(x, edge_index, **kwargs)
+    return explainer(model, quick(steps=2), config, **masks)(x, edge_index, **kwargs)
 
 
 def many(data=DATA, index=(5,), model=None, config=NODE_CONFIG, masks=None, **kwargs):
     model = seeded(NODE_MODELS["gcn"]) if model is None else model
     masks = masks or {"edge_mask_type": "object"}
-    return explain_many(explainer(model, NSEG(steps=2), config, **masks), data, index, **kwargs)
+    return explain_many(explainer(model, quick(steps=2), config, **masks), data, index, **kwargs)
 
 
 def changed(**attributes):

@@ -21,6 +21,7 @@ from zoo import (
     arguments,
     explainer,
     graph,
+    quick,
     seeded,
 )
 
@@ -37,7 +38,7 @@ def test_shape_range_numbers_and_settings(node: str | None, edge: str | None, ob
     if node is None and edge is None:
         return
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, NSEG(objective, steps=4, seed=7), edge_mask_type=edge, node_mask_type=node)
+    explain = explainer(model, quick(objective, steps=4, seed=7), edge_mask_type=edge, node_mask_type=node)
     found = explain(data.x, data.edge_index, index=5)
     assert isinstance(found, Explanation)
     if edge:
@@ -58,7 +59,7 @@ def test_shape_range_numbers_and_settings(node: str | None, edge: str | None, ob
 def test_the_reported_numbers_are_what_pyg_predicts_under_the_hard_masks(node: str | None) -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     split = (0.5, 0.2, 0.3)
-    explain = explainer(model, NSEG(steps=6, split=split), edge_mask_type="object", node_mask_type=node)
+    explain = explainer(model, quick(steps=6, split=split), edge_mask_type="object", node_mask_type=node)
     for row in (0, 5):
         found = explain(data.x, data.edge_index, index=row)
         label = int(found.target[row])
@@ -93,7 +94,7 @@ def test_raw_probs_and_log_probs_are_one_explanation() -> None:
     data, inner = graph(), seeded(NODE_MODELS["gcn"])
     ways = {"raw": nn.Identity(), "probs": nn.Softmax(-1), "log_probs": nn.LogSoftmax(-1)}
     found = [
-        explainer(Activated(inner, last), NSEG(steps=10), {**NODE_CONFIG, "return_type": kind})(
+        explainer(Activated(inner, last), quick(steps=10), {**NODE_CONFIG, "return_type": kind})(
             data.x, data.edge_index, index=5
         )
         for kind, last in ways.items()
@@ -133,7 +134,7 @@ def test_binary_raw_and_probs_are_the_two_class_softmax(column: bool) -> None:
         raw = seeded(lambda: Squeezed(classes=1))
     binary = {**GRAPH_CONFIG, "mode": "binary_classification"}
     masks = [
-        explainer(model, NSEG(steps=10), config)(data.x, data.edge_index).edge_mask
+        explainer(model, quick(steps=10), config)(data.x, data.edge_index).edge_mask
         for model, config in (
             (TwoClass(), GRAPH_CONFIG),
             (raw, binary),
@@ -149,7 +150,7 @@ def test_equal_seeds_give_equal_masks_and_other_seeds_others() -> None:
 
     def run(seed: int) -> torch.Tensor:
         torch.manual_seed(seed + 99)  # the global random state must not matter
-        return explainer(model, NSEG(steps=5, seed=seed))(data.x, data.edge_index, index=5).edge_mask
+        return explainer(model, quick(steps=5, seed=seed))(data.x, data.edge_index, index=5).edge_mask
 
     assert torch.equal(run(1), run(1))
     assert not torch.equal(run(1), run(2))
@@ -157,7 +158,7 @@ def test_equal_seeds_give_equal_masks_and_other_seeds_others() -> None:
 
 def test_gradients_may_be_off_outside() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, NSEG(steps=5))
+    explain = explainer(model, quick(steps=5))
     expected = explain(data.x, data.edge_index, index=5).edge_mask
     with torch.no_grad():
         assert torch.equal(explain(data.x, data.edge_index, index=5).edge_mask, expected)
@@ -168,7 +169,7 @@ def test_gradients_may_be_off_outside() -> None:
 
 def test_float64_is_kept() -> None:
     model, data = seeded(NODE_MODELS["gcn"]).double(), graph()
-    found = explainer(model, NSEG(steps=3), edge_mask_type="object", node_mask_type="object")(
+    found = explainer(model, quick(steps=3), edge_mask_type="object", node_mask_type="object")(
         data.x.double(), data.edge_index, index=5
     )
     assert found.edge_mask.dtype is found.node_mask.dtype is torch.float64
@@ -189,15 +190,15 @@ class Embedded(nn.Module):
 def test_whole_number_features_can_have_their_edges_explained(shape: tuple[int, ...]) -> None:
     model, data = seeded(Embedded), graph()
     x = torch.randint(0, 5, shape, generator=torch.Generator().manual_seed(0))
-    found = explainer(model, NSEG(steps=3))(x, data.edge_index, index=5)
+    found = explainer(model, quick(steps=3))(x, data.edge_index, index=5)
     assert found.edge_mask.any()
     with pytest.raises(ModelError, match="x must be floating"):
-        explainer(model, NSEG(steps=3), node_mask_type="object")(x, data.edge_index, index=5)
+        explainer(model, quick(steps=3), node_mask_type="object")(x, data.edge_index, index=5)
 
 
 def test_index_may_be_one_several_or_none() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, NSEG(steps=3))
+    explain = explainer(model, quick(steps=3))
     one = explain(data.x, data.edge_index, index=5)
     assert torch.equal(one.edge_mask, explain(data.x, data.edge_index, index=torch.tensor([5])).edge_mask)
     several = explain(data.x, data.edge_index, index=torch.tensor([5, 9]))
@@ -205,7 +206,7 @@ def test_index_may_be_one_several_or_none() -> None:
     assert (one.edge_mask > 0).sum() <= (several.edge_mask > 0).sum() <= (everything.edge_mask > 0).sum()
     with torch.no_grad():
         p = model(data.x, data.edge_index).softmax(-1).amax(-1).mean()
-    kept = explainer(model, NSEG(steps=0, extract="threshold", threshold=0.0))(data.x, data.edge_index)
+    kept = explainer(model, quick(steps=0, extract="threshold", threshold=0.0))(data.x, data.edge_index)
     assert kept.p_factual == pytest.approx(float(p), abs=1e-5)
 
 
@@ -213,7 +214,7 @@ def test_index_may_be_one_several_or_none() -> None:
 def test_nodes_and_graphs_without_edges_have_an_empty_explanation(kind: str) -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(kind="empty" if kind == "empty" else "undirected")
     data.x = torch.cat([data.x, data.x[:1]])  # node 24 has no edge
-    explain = explainer(model, NSEG(steps=3), edge_mask_type="object", node_mask_type="object")
+    explain = explainer(model, quick(steps=3), edge_mask_type="object", node_mask_type="object")
     for found in (
         explain(data.x, data.edge_index, index=24),
         *explain_many(explain, Data(x=data.x, edge_index=data.edge_index), [24]),
@@ -229,9 +230,9 @@ def test_nodes_and_graphs_without_edges_have_an_empty_explanation(kind: str) -> 
 def all_kinds() -> list[Explanation]:
     node_model, data, molecule = seeded(NODE_MODELS["gcn"]), graph(), seeded(Molecule)
     both = {"edge_mask_type": "object", "node_mask_type": "object"}
-    on_nodes = explainer(node_model, NSEG(steps=3), **both)
-    on_graphs = explainer(molecule, NSEG(steps=3), GRAPH_CONFIG, **both)
-    link = explainer(seeded(Link), NSEG(steps=3), LINK_CONFIG, **both)
+    on_nodes = explainer(node_model, quick(steps=3), **both)
+    on_graphs = explainer(molecule, quick(steps=3), GRAPH_CONFIG, **both)
+    link = explainer(seeded(Link), quick(steps=3), LINK_CONFIG, **both)
     pairs = torch.tensor([[0, 3], [2, 9]])
     return [
         on_nodes(data.x, data.edge_index, index=5),
@@ -281,7 +282,7 @@ def test_pygs_metrics_read_them() -> None:
 
 def test_pygs_threshold_is_respected() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, NSEG(steps=5), edge_mask_type="object", threshold_config=ThresholdConfig("topk_hard", 4))
+    explain = explainer(model, quick(steps=5), edge_mask_type="object", threshold_config=ThresholdConfig("topk_hard", 4))
     for found in (explain(data.x, data.edge_index, index=5), *explain_many(explain, data, [5])):
         assert found.edge_mask.sum() == 4
 
@@ -329,7 +330,7 @@ class Around(nn.Module):
 def test_a_layer_that_masks_do_not_reach_is_named(kind: str) -> None:
     data = graph()
     with pytest.raises(ModelError, match="'odd'"):
-        explainer(seeded(lambda: Around(kind)), NSEG(steps=2))(data.x, data.edge_index, index=5)
+        explainer(seeded(lambda: Around(kind)), quick(steps=2))(data.x, data.edge_index, index=5)
 
 
 def test_a_layer_that_the_user_exempts_is_left_alone() -> None:
@@ -337,9 +338,9 @@ def test_a_layer_that_the_user_exempts_is_left_alone() -> None:
     for conv in model.convs:
         conv.explain = False
     with pytest.raises(ModelError, match="must depend on the edges"):
-        explainer(model, NSEG(steps=2))(data.x, data.edge_index, index=5)
+        explainer(model, quick(steps=2))(data.x, data.edge_index, index=5)
     model.convs[1].explain = None
-    found = explainer(model, NSEG(steps=2))(data.x, data.edge_index, index=5)
+    found = explainer(model, quick(steps=2))(data.x, data.edge_index, index=5)
     assert found.edge_mask.any()
 
 
@@ -347,7 +348,7 @@ def test_every_model_of_the_zoo_is_explained_in_every_way() -> None:
     data = graph()
     for name, make in NODE_MODELS.items():
         model = seeded(make)
-        found = explainer(model, NSEG(steps=2, undirected=True), edge_mask_type="object", node_mask_type="object")(
+        found = explainer(model, quick(steps=2, undirected=True), edge_mask_type="object", node_mask_type="object")(
             data.x, data.edge_index, index=5, **arguments(model, data)
         )
         assert found.edge_mask.any(), name

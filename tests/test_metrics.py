@@ -15,9 +15,21 @@ from torch_geometric.explain import GNNExplainer
 from torch_geometric.explain.metric import fidelity as pyg_fidelity
 from torch_geometric.explain.metric import unfaithfulness as pyg_unfaithfulness
 from torch_geometric.utils import k_hop_subgraph
-from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, GlobalMean, Link, Molecule, arguments, explainer, graph, seeded
+from zoo import (
+    GRAPH_CONFIG,
+    LINK_CONFIG,
+    NODE_MODELS,
+    GlobalMean,
+    Link,
+    Molecule,
+    arguments,
+    explainer,
+    graph,
+    quick,
+    seeded,
+)
 
-from nseg import NSEG, InputError, explain_many, metrics
+from nseg import InputError, explain_many, metrics
 from nseg.datasets import Benchmark, load
 from nseg.metrics import Judge, scores
 from nseg.models import pretrained
@@ -105,7 +117,7 @@ def test_every_metric_says_its_unit_and_direction() -> None:
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat", "gcn, edge weights", "global mean"])
 def test_fidelity_is_pygs_averaged_over_instances(name: str, masks: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(nodes=30, edges=50)
-    explain = explainer(model, NSEG(steps=8), **MASKS[masks])
+    explain = explainer(model, quick(steps=8), **MASKS[masks])
     found = explain_many(explain, data, range(12), **arguments(model, data))
     judge = Judge(explain, data, found)
     soft = judge.fidelity("soft")
@@ -124,14 +136,14 @@ def test_fidelity_is_pygs_averaged_over_instances(name: str, masks: str) -> None
 
 def test_fidelity_of_graphs_and_links() -> None:
     some = [graph(nodes=6 + s, edges=9, seed=s) for s in range(5)]
-    explain = explainer(seeded(Molecule), NSEG(steps=8), GRAPH_CONFIG)
+    explain = explainer(seeded(Molecule), quick(steps=8), GRAPH_CONFIG)
     found = explain_many(explain, some)
     result = Judge(explain, some, found).fidelity()
     by_pyg = np.array([pyg_fidelity(explain, one) for one in found])
     assert (result.fid_plus, result.fid_minus) == pytest.approx(tuple(by_pyg.mean(0)))
     data = graph()
     data.edge_label_index = torch.tensor([[0, 3, 7], [2, 9, 11]])
-    explain = explainer(seeded(Link), NSEG(steps=8), LINK_CONFIG)
+    explain = explainer(seeded(Link), quick(steps=8), LINK_CONFIG)
     found = explain_many(explain, data)
     result = Judge(explain, data, found).fidelity()
     by_pyg = np.array([pyg_fidelity(explain, one) for one in found])
@@ -144,7 +156,7 @@ def test_fidelity_of_graphs_and_links() -> None:
 @pytest.mark.parametrize("name", ["gcn", "gin", "sage"])
 def test_removal_is_deleting_edges(name: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(nodes=30, edges=50)
-    explain = explainer(model, NSEG(steps=8))
+    explain = explainer(model, quick(steps=8))
     found = explain_many(explain, data, range(10))
     judge = Judge(explain, data, found)
     result = judge.fidelity("hard", "remove")
@@ -168,7 +180,7 @@ def test_removal_is_deleting_edges(name: str) -> None:
 
 def test_removal_of_a_model_that_mixes_nodes_is_done_one_by_one() -> None:
     model, data = seeded(GlobalMean), graph()
-    explain = explainer(model, NSEG(steps=2))
+    explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, [3, 7])
     result = Judge(explain, data, found).removed(Judge(explain, data, found).masks("hard"))
     with torch.no_grad():
@@ -179,7 +191,7 @@ def test_removal_of_a_model_that_mixes_nodes_is_done_one_by_one() -> None:
 
 def test_curves_are_fidelity_point_by_point() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
-    explain = explainer(model, NSEG(steps=8))
+    explain = explainer(model, quick(steps=8))
     judge = Judge(explain, data, explain_many(explain, data, range(8)))
     curve = judge.thresholds((0.2, 0.5, 0.8))
     for number, threshold in enumerate((0.2, 0.5, 0.8)):
@@ -197,7 +209,7 @@ def test_curves_are_fidelity_point_by_point() -> None:
 
 def test_a_sparsity_is_what_is_asked_for_whatever_the_mask() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
-    explain = explainer(model, NSEG(steps=2))
+    explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, data.edge_index[1].unique()[:8])
     for kind in ("all", "random"):
         curve = Judge(explain, data, metrics.trivial(found, kind)).sparsities((0.0, 0.5))
@@ -208,7 +220,7 @@ def test_a_sparsity_is_what_is_asked_for_whatever_the_mask() -> None:
 
 def test_what_a_judge_is_told_is_checked() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, NSEG(steps=2))
+    explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, [3, 5])
     judge = Judge(explain, data, found)
     for wrong, message in (
@@ -227,14 +239,14 @@ def test_what_a_judge_is_told_is_checked() -> None:
     ):
         with pytest.raises(InputError, match=message):
             wrong()
-    nodes = explainer(model, NSEG(steps=2), node_mask_type="object")
+    nodes = explainer(model, quick(steps=2), node_mask_type="object")
     with pytest.raises(InputError, match="Only edges can be removed"):
         Judge(nodes, data, explain_many(nodes, data, [3])).fidelity("hard", "remove")
 
 
 def test_robust_fidelity_does_not_depend_on_the_company() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
-    explain = explainer(model, NSEG(steps=4), edge_mask_type="object", node_mask_type="object")
+    explain = explainer(model, quick(steps=4), edge_mask_type="object", node_mask_type="object")
     found = explain_many(explain, data, range(6))
     together = Judge(explain, data, found).robust_fidelity(0.5, 0.5, 10)["fid_plus"]
     alone = [Judge(explain, data, one).robust_fidelity(0.5, 0.5, 10)["fid_plus"] for one in reversed(found)]
@@ -243,7 +255,7 @@ def test_robust_fidelity_does_not_depend_on_the_company() -> None:
 
 def test_robust_fidelity_of_a_phenomenon_is_about_its_class() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
-    explain = explainer(model, NSEG(steps=8), explanation_type="phenomenon", edge_mask_type="object")
+    explain = explainer(model, quick(steps=8), explanation_type="phenomenon", edge_mask_type="object")
     judge = Judge(explain, data, explain_many(explain, data, range(8), target=(data.y + 1) % 3))
     hard, ends = judge.fidelity("hard"), judge.robust_fidelity(1.0, 1.0, samples=2)
     assert (ends["fid_plus"], ends["fid_minus"]) == pytest.approx((hard.fid_plus, hard.fid_minus))
@@ -254,7 +266,7 @@ def test_the_reach_of_other_algorithms_is_found_out() -> None:
     explain = explainer(model, GNNExplainer(epochs=2))
     one = explain(data.x, data.edge_index, index=5)
     judge = Judge(explain, data, one)
-    near = explain_many(explainer(model, NSEG(steps=0)), data, [5])[0]
+    near = explain_many(explainer(model, quick(steps=0)), data, [5])[0]
     assert int(judge.reached[0].sum()) == int(near.reached.sum())
     expected = float(scores.sparsity((one.edge_mask[near.edge_id[near.reached]] > 0.5).float()))
     assert judge.fidelity(0.5).sparsity == pytest.approx(expected)
@@ -265,7 +277,7 @@ def test_the_reach_of_other_algorithms_is_found_out() -> None:
 def test_robust_fidelity_at_its_ends_is_fidelity() -> None:
     """With alpha1 = alpha2 = 1 the worlds are the complement and the explanation; with 0 they are the graph itself."""
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
-    explain = explainer(model, NSEG(steps=8))
+    explain = explainer(model, quick(steps=8))
     judge = Judge(explain, data, explain_many(explain, data, range(8)))
     hard = judge.fidelity("hard")
     ends = judge.robust_fidelity(1.0, 1.0, samples=3)
@@ -277,7 +289,7 @@ def test_robust_fidelity_at_its_ends_is_fidelity() -> None:
 
 def test_trivial_explanations_are_what_they_say() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
-    explain = explainer(model, NSEG(steps=2))
+    explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, data.edge_index[1].unique()[:8])  # nodes that messages reach
     everything = Judge(explain, data, metrics.trivial(found, "all")).fidelity("hard")
     assert (everything.fid_minus, everything.sparsity) == (0.0, 0.0)
@@ -304,12 +316,12 @@ def test_explanations_without_hard_masks_need_a_threshold() -> None:
 
 def test_one_explanation_of_pygs_explainer_is_judged_like_one_of_many() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, NSEG(steps=8))
+    explain = explainer(model, quick(steps=8))
     one = explain(data.x, data.edge_index, index=5)
     many = explain_many(explain, data, [5])
     for masks in ("soft", "hard"):
         assert Judge(explain, data, one).fidelity(masks) == Judge(explain, data, many).fidelity(masks)
-    alone = explainer(seeded(Molecule), NSEG(steps=8), GRAPH_CONFIG)
+    alone = explainer(seeded(Molecule), quick(steps=8), GRAPH_CONFIG)
     found = alone(data.x, data.edge_index)
     assert Judge(alone, [data], found).fidelity() == Judge(alone, [data], explain_many(alone, [data])).fidelity()
 
@@ -327,7 +339,7 @@ def planted_benchmark() -> Benchmark:
 def test_accuracy_by_hand() -> None:
     bench = planted_benchmark()
     data = bench.graphs[0]
-    found = explain_many(explainer(seeded(NODE_MODELS["gin"]), NSEG(steps=1), **MASKS["ef"]), data, [2])
+    found = explain_many(explainer(seeded(NODE_MODELS["gin"]), quick(steps=1), **MASKS["ef"]), data, [2])
     one = found[0]
     ends = data.edge_index[:, one.edge_id]
     truth = ((ends >= 1) & (ends <= 3)).all(0)
@@ -350,7 +362,7 @@ def test_accuracy_is_over_the_edges_of_the_l_hop_subgraph(name: str) -> None:
     """Against PyG's subgraph and scikit-learn's area, on random masks."""
     bench = load("tree-grid")
     data = bench.graphs[0]
-    explain = explainer(pretrained("tree-grid", name), NSEG(steps=0, extract="threshold"), bench.model_config)
+    explain = explainer(pretrained("tree-grid", name), quick(steps=0, extract="threshold"), bench.model_config)
     found = metrics.trivial(explain_many(explain, data, bench.instances[:12]), "random")
     ours = metrics.accuracy(bench, found)
     for b, one in enumerate(found):
@@ -373,7 +385,7 @@ def test_accuracy_is_over_the_edges_of_the_l_hop_subgraph(name: str) -> None:
 
 def test_no_ground_truth_is_nan() -> None:
     bench = planted_benchmark()
-    found = explain_many(explainer(seeded(NODE_MODELS["gin"]), NSEG(steps=1)), bench.graphs[0], [5])
+    found = explain_many(explainer(seeded(NODE_MODELS["gin"]), quick(steps=1)), bench.graphs[0], [5])
     assert all(math.isnan(float(v)) for v in vars(metrics.accuracy(bench, found)).values())
 
 
@@ -381,9 +393,9 @@ def test_no_ground_truth_is_nan() -> None:
 @given(st.integers(0, 3))
 def test_stability(seed: int) -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    runs = [explain_many(explainer(model, NSEG(steps=5, seed=s)), data, [3, 5]) for s in (seed, seed)]
+    runs = [explain_many(explainer(model, quick(steps=5, seed=s)), data, [3, 5]) for s in (seed, seed)]
     assert metrics.stability(runs).tolist() == [1.0, 1.0]
     runs[1][0].hard_edge_mask = ~runs[1][0].hard_edge_mask
     assert float(metrics.stability(runs)[0]) == 0.0
-    steady = metrics.perturbed_stability(explainer(model, NSEG(steps=5)), data, [3, 5], noise=0.0, times=2)
+    steady = metrics.perturbed_stability(explainer(model, quick(steps=5)), data, [3, 5], noise=0.0, times=2)
     assert steady.tolist() == [1.0, 1.0]

@@ -7,7 +7,7 @@ import torch
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.config import ModelConfig
 from torch_geometric.nn import MessagePassing
-from zoo import NODE_CONFIG, NODE_MODELS, arguments, explainer, graph, seeded
+from zoo import NODE_CONFIG, NODE_MODELS, arguments, explainer, graph, quick, seeded
 
 from nseg import NSEG
 from nseg.instances import Inputs
@@ -215,7 +215,7 @@ def test_the_model_and_the_random_state_come_back_as_they_were(name: str) -> Non
     from nseg import explain_many
 
     model, data = lived_in(seeded(NODE_MODELS[name])), graph()
-    explain = explainer(model, NSEG(steps=2), edge_mask_type="object", node_mask_type="object")
+    explain = explainer(model, quick(steps=2), edge_mask_type="object", node_mask_type="object")
     before, random = state(model), torch.get_rng_state()
     explain_many(explain, data, [0, 5], **arguments(model, data))
     assert_same(before, state(model))
@@ -254,7 +254,7 @@ def test_it_works_on_a_model_that_another_explainer_ran_on_or_failed_on() -> Non
 
     set_masks(masked, torch.zeros(data.num_edges), data.edge_index, apply_sigmoid=False)
     found = [
-        explainer(m, NSEG(steps=5), explanation_type="phenomenon", edge_mask_type="object")(
+        explainer(m, quick(steps=5), explanation_type="phenomenon", edge_mask_type="object")(
             data.x, data.edge_index, index=3, target=data.y
         )
         for m in (clean, used, masked)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from nseg.instances import pointers
+from nseg import objective as obj
+from nseg.refine import best_subset, climb, shrink
 from nseg.scm import Scm
 from nseg.search import Solution
 from nseg.settings import Common
-from nseg.space import Masks, Space, evaluate
+from nseg.space import Masks, Space
+from nseg.subsets import Merits, Row, doubling, ranks
 
 FINE = 32  # every prefix up to this length is looked at, and this many longer ones; the winner's surroundings then again
 
@@ -24,18 +25,6 @@ def above(mask: Tensor, threshold: float) -> Tensor:
     tensor([False, False,  True])
     """
     return mask > threshold
-
-
-def ranks(score: Tensor, owner: Tensor) -> Tensor:
-    """Rank of each element among those of its instance, 0 for the highest score; ties go to the earlier element.
-
-    >>> ranks(torch.tensor([0.1, 0.7, 0.7, 0.3]), torch.tensor([0, 0, 0, 1]))
-    tensor([2, 0, 1, 0])
-    """
-    by_score = torch.argsort(score, descending=True, stable=True)
-    order = by_score[torch.argsort(owner[by_score], stable=True)]
-    first = pointers(owner.bincount())[owner[order]]
-    return torch.empty_like(owner).scatter_(0, order, torch.arange(owner.numel(), device=owner.device) - first)
 
 
 def top_k(score: Tensor, owner: Tensor, k: int) -> Tensor:
@@ -53,7 +42,22 @@ def harden(scm: Scm, space: Space, solution: Solution, settings: Common) -> tupl
     if solution.hard is not None:
         return solution.hard, sure if solution.exact is None else solution.exact
     if settings.extract == "prefix":
-        return best_prefix(scm, space, solution.soft, settings), sure
+        row = Row(space)
+        rankings = solution.soft.map(lambda mask: mask.unsqueeze(0)) if solution.rankings is None else solution.rankings
+        kept = torch.stack([row.join(best_prefix(scm, space, one, settings)) for one in _each(rankings)])
+        if settings.rounds:
+            kept = torch.stack([climb(scm, space, one, settings) for one in kept])
+        merits = Merits(scm, row, settings)
+        value = merits.of(len(kept), lambda k: kept[k])
+        least = value.amax(0) - settings.tolerance
+        if settings.rounds:
+            kept = torch.stack([shrink(scm, space, one, settings, least) for one in kept])
+            value = merits.of(len(kept), lambda k: kept[k])
+        kept = _smallest(kept, value >= least, row, len(scm.instances))
+        if settings.exact:
+            best, sure = best_subset(scm, space, settings, settings.exact)
+            kept = torch.where(sure[row.owner], best, kept)
+        return row.part(kept), sure
     if settings.extract == "threshold":
         return solution.soft.map(lambda mask: above(mask, settings.threshold)), sure
     owners = iter(space.owners.tensors)
@@ -66,34 +70,36 @@ def harden(scm: Scm, space: Space, solution: Solution, settings: Common) -> tupl
     return solution.soft.map(top), sure
 
 
-@dataclass(frozen=True)
-class Row:
-    """All elements of a space in one row, edges before nodes.
+@torch.no_grad()
+def towards(scm: Scm, space: Space, soft: Masks, hard: Masks, settings: Common) -> Masks:
+    """Soft masks, moved towards the hard ones only as far as needed for being no worse than they are.
 
-    Args:
-        space: what the elements are.
+    Of the masks on the line between both, the first within ``tolerance`` of the best is taken.
     """
+    row = Row(space)
+    from_, to = row.join(soft), row.join(hard).to(scm.dtype)
+    part = torch.tensor(PARTS, dtype=to.dtype, device=to.device).unsqueeze(1)
+    line = from_ + part * (to - from_)  # [T, n]
+    value = Merits(scm, row, settings).of(len(line), lambda t: line[t])
+    first = (value >= value.amax(0) - settings.tolerance).long().argmax(0)
+    return row.part(line.gather(0, first[row.owner].unsqueeze(0)).squeeze(0))
 
-    space: Space
 
-    @cached_property
-    def owner(self) -> Tensor:
-        """Instance of each element, [n]."""
-        edge, node = self.space.owners
-        parts = [] if edge is None else [edge]
-        return torch.cat(parts + ([] if node is None else [node.repeat_interleave(self.space.node_width)]))
+PARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
+"""How far soft masks may go towards hard ones; never all the way, so that they still rank what is kept."""
 
-    def join(self, masks: Masks) -> Tensor:
-        """Masks [..., n_e] and [..., n_n, w] as [..., n]."""
-        edge, node = masks
-        return torch.cat([m for m in (edge, None if node is None else node.flatten(-2)) if m is not None], -1)
 
-    def part(self, row: Tensor) -> Masks:
-        """The other way round."""
-        space = self.space
-        edges = space.edge_owner.numel() if space.edges else 0
-        node = row[..., edges:].reshape(*row.shape[:-1], -1, space.node_width) if space.nodes else None
-        return Masks(row[..., :edges] if space.edges else None, node)
+def _each(masks: Masks) -> list[Masks]:
+    """P masks one by one."""
+    number = len(masks.tensors[0])
+    return [masks.map(lambda mask, p=p: mask[p]) for p in range(number)]  # type: ignore[misc]
+
+
+def _smallest(kept: Tensor, good: Tensor, row: Row, number: int) -> Tensor:
+    """Of P subsets [P, n] the smallest that is good [P, B], [n]."""
+    size = obj.size(kept.double(), row.owner, number)
+    which = torch.where(good, size, torch.inf).argmin(0)
+    return kept.gather(0, which[row.owner].unsqueeze(0)).squeeze(0)
 
 
 @torch.no_grad()
@@ -104,45 +110,26 @@ def best_prefix(scm: Scm, space: Space, soft: Masks, settings: Common) -> Masks:
     the first 32 and 32 more, and then those between the winner and the next shorter one that was evaluated.
     """
     row = Row(space)
-    owner, number = row.owner, len(scm.instances)
-    rank = ranks(row.join(soft), owner)
-    elements = owner.bincount(minlength=number)
-    length = torch.zeros(number, dtype=torch.long, device=owner.device)
-    for group in _like_sizes(elements):
-        mine = torch.isin(owner, group)  # in the order in which the group's own space numbers its elements
-        alone = scm if len(group) == number else scm.select(group)
-        prefixes = _Prefixes(
-            alone, Row(space.of(alone.instances)), rank[mine], torch.searchsorted(group, owner[mine]), settings
-        )
-        length[group] = prefixes.best(elements[group])
-    return row.part(rank < length[owner])
-
-
-def _like_sizes(elements: Tensor) -> list[Tensor]:
-    """Instances grouped so that sizes differ at most twofold within a group."""
-    power = torch.log2(elements.clamp_min(4).double()).ceil().long()
-    return [(power == p).nonzero().flatten() for p in torch.unique(power)]
+    rank, length = ranks(row.join(soft), row.owner), torch.zeros_like(row.count)
+    for group, members, alone, its in row.parts(scm, doubling(row.count)):
+        length[group] = _Prefixes(alone, its, settings, rank[members]).best()
+    return row.part(rank < length[row.owner])
 
 
 @dataclass(frozen=True)
-class _Prefixes:
+class _Prefixes(Merits):
     """The prefixes of each instance's ranking.
 
     Args:
-        scm, row: B instances and their elements.
-        rank: rank of each element within its instance, edges before nodes.
-        owner: its instance.
-        settings: what is climbed, and how much of it may be given up.
+        scm, row, settings: as in :class:`Merits`.
+        rank: rank of each element within its instance, [n].
     """
 
-    scm: Scm
-    row: Row
     rank: Tensor
-    owner: Tensor
-    settings: Common
 
-    def best(self, elements: Tensor) -> Tensor:
+    def best(self) -> Tensor:
         """Length of the chosen prefix of each instance, [B]."""
+        elements = self.row.count
         lengths = _grid(torch.zeros_like(elements), elements)  # [T, B]
         value = self._value(lengths)
         best, below = value.amax(0), torch.full_like(elements, -1)  # nothing of length ``below`` or less will do
@@ -158,9 +145,7 @@ class _Prefixes:
 
     def _value(self, lengths: Tensor) -> Tensor:
         """The objective of the prefixes of the given lengths, [T, B]."""
-        kept = (self.rank < lengths[:, self.owner]).to(self.scm.dtype)  # [T, n]
-        space = self.row.space
-        return self.settings.merit(*evaluate(self.scm, space, self.row.part(kept), space.split(self.settings)))
+        return self.of(len(lengths), lambda t: self.rank < lengths[t][:, self.row.owner])
 
 
 def _grid(lower: Tensor, upper: Tensor) -> Tensor:

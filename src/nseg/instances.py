@@ -310,7 +310,8 @@ class Instances:
             kwargs={name: repeat(name, value) for name, value in self.args.items()},
         )
         rows = place[:, self.row] if self.outputs is Role.NODE else self.row + world * self.count(self.outputs)
-        return Tile(inputs, rows, self.hops[node], self.node_id[node])
+        own = number if leaf is None else int(inner.numel())
+        return Tile(inputs, rows, self.hops[node], self.node_id[node], own)
 
     def without_edges(self, inputs: Inputs) -> Inputs:
         """A tile's arguments with all edges taken out."""
@@ -357,12 +358,16 @@ class Tile:
         rows: explained rows of its output, [K, R].
         hops: hops from each node to the nearest explained output.
         node_id: the caller's number of each node.
+        own: how many nodes each world has for itself; those that all share stand behind them.
+        hollow: whether the edges have been taken out of the inputs.
     """
 
     inputs: Inputs
     rows: Tensor
     hops: Tensor
     node_id: Tensor
+    own: int
+    hollow: bool = False
 
 
 def repeat_rows(value: Tensor, times: int) -> Tensor:

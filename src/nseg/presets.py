@@ -18,6 +18,7 @@ PUBLISHED: dict[str, Any] = {
     "surrogate": "gap",
     "starts": (0.0,),
     "keep": "last",
+    "patience": None,
     "whole_graph": True,
     "extract": "threshold",
     "threshold": 0.5,

@@ -27,7 +27,7 @@ from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnTy
 from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError
-from nseg.instances import MULTIPLICITY, Inputs, Instances, Tile, numbered_edges
+from nseg.instances import MULTIPLICITY, Inputs, Instances, Tile, numbered_edges, repeat_rows
 
 # --- borrowing -------------------------------------------------------------------------------------------------------
 
@@ -654,16 +654,42 @@ class Scm:
     # --- what is known beforehand ----------------------------------------------------------------------------------------
 
     def _plan(self, worlds: int, share: bool) -> tuple[Tile, list[_Step]]:
-        key = worlds, share
-        if key not in self._plans:
-            tile = self.instances.tile(worlds, leaf=self.way.hops if share else None)
-            _, passings = trace(self.model, tile.inputs, self.config)
-            steps = [self._step(c, p, tile, worlds, len(passings)) for c, p in enumerate(passings)]
-            known = all(set(p.per_edge) <= set(s.constant) for p, s in zip(passings, steps, strict=True))
-            if self.way.hollow and known:
-                tile = replace(tile, inputs=self.instances.without_edges(tile.inputs))
-            self._plans = {key: (tile, steps)}
-        return self._plans[key]
+        """What to call the model with for so many worlds, and what each of its steps then passes on."""
+        if (worlds, share) in self._plans:
+            return self._plans[worlds, share]
+        if worlds > 1 and (one := self._plan(1, share))[1] and one[0].hollow:
+            plan = self._repeated(one[1], worlds, share)
+        else:
+            plan = self._traced(worlds, share)
+        self._plans = {key: kept for key, kept in self._plans.items() if key[0] == 1} | {(worlds, share): plan}
+        return plan
+
+    def _traced(self, worlds: int, share: bool) -> tuple[Tile, list[_Step]]:
+        """A plan read off a run of the model."""
+        tile = self.instances.tile(worlds, leaf=self.way.hops if share else None)
+        _, passings = trace(self.model, tile.inputs, self.config)
+        steps = [self._step(c, p, tile, worlds, len(passings)) for c, p in enumerate(passings)]
+        if self.way.hollow and all(set(p.per_edge) <= set(s.constant) for p, s in zip(passings, steps, strict=True)):
+            tile = replace(tile, inputs=self.instances.without_edges(tile.inputs), hollow=True)
+        return tile, steps
+
+    def _repeated(self, steps: list[_Step], worlds: int, share: bool) -> tuple[Tile, list[_Step]]:
+        """The plan of one world, as often as there are worlds; exact where the model itself is shown no edges."""
+        tile = self.instances.tile(worlds, leaf=self.way.hops if share else None)
+        edges, world = self.instances.num_edges, torch.arange(worlds, device=tile.rows.device).unsqueeze(1)
+        own, shared = tile.own, tile.hops.numel() - worlds * tile.own
+
+        def step(one: _Step) -> _Step:
+            far = one.edge_index >= own  # nodes that all worlds share stand behind those that each has for itself
+            place = one.edge_index.unsqueeze(1) + torch.where(far.unsqueeze(1), (worlds - 1) * own, world * own)
+            weight = one.weight
+            if weight is not None:
+                weight = torch.where(weight == edges, worlds * edges, weight + world * edges).flatten()
+            constant = {name: repeat_rows(value, worlds) for name, value in one.constant.items()}
+            return replace(one, edge_index=place.flatten(1), weight=weight, constant=constant)
+
+        assert shared >= 0
+        return replace(tile, inputs=self.instances.without_edges(tile.inputs), hollow=True), [step(one) for one in steps]
 
     def _step(self, number: int, passing: Passing, tile: Tile, worlds: int, total: int) -> _Step:
         reaches = tile.hops[passing.edge_index[passing.receiver]] <= total - 1 - number

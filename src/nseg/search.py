@@ -47,25 +47,28 @@ class Settings(Common):
         spread: how far a start is spread around them, in units of 1 / sqrt(m) for m edges (or nodes).
         keep: which masks of a search are kept: the ``"best"``, or the ``"last"`` as in the published code.
         patience: steps without progress after which an instance leaves; None: never.
+        rounds, exact: as in :class:`Common`, but on.
         whole_graph: scale start and mean entropy by the edges and nodes of the whole graph, as the published code does,
             instead of those of the computation graph.
     """
 
     objective: str = one_of("pns", ("pns", "pn", "ps"))
-    surrogate: str = one_of("gap", ("log", "gap", "ratio"))
-    steps: int = whole(50)
-    lr: float = number(0.2)
-    alpha_e: float = number(0.02)
+    surrogate: str = one_of("log", ("log", "gap", "ratio"))
+    steps: int = whole(100)
+    lr: float = number(0.1)
+    alpha_e: float = number(0.05)
     beta_e: float = number(0.1)
-    alpha_f: float = number(0.02)
+    alpha_f: float = number(0.05)
     beta_f: float = number(0.1)
     samples: int = whole(1, 1)
     noise: float = number(0.025)
     law: Law | None = None
-    starts: tuple[float, ...] = (0.0,)
+    starts: tuple[float, ...] = (0.0, 1.0, 2.0)
     spread: float = number(1.0)
-    keep: str = one_of("last", ("best", "last"))
-    patience: int | None = whole(None, 1)
+    keep: str = one_of("best", ("best", "last"))
+    patience: int | None = whole(20, 1, optional=True)
+    rounds: int = whole(10)
+    exact: int = whole(10)
     whole_graph: bool = yes_or_no(False)
 
     def __post_init__(self) -> None:
@@ -76,7 +79,7 @@ class Settings(Common):
             )
         starts = tuple(self.starts) if isinstance(self.starts, tuple | list) else ()
         if not starts or not all(isinstance(s, int | float) and abs(s) < 100 for s in starts):
-            raise SettingsError(f"starts must be one or more finite logits (got {self.starts!r}). Try (0.0, 2.0).")
+            raise SettingsError(f"starts must be one or more finite logits (got {self.starts!r}). Try (0.0, 1.0, 2.0).")
         object.__setattr__(self, "starts", starts)
         if self.keep == "last" and (len(starts) > 1 or self.patience is not None):
             raise SettingsError(
@@ -145,6 +148,7 @@ class Walk:
 
     Args:
         best: the smallest masks within tolerance of the highest merit met, over steps and starts, [n_e] and [n_n, w].
+        chosen: the same of each start, [P, n_e] and [P, n_n, w].
         seen: the masks that were evaluated last, [P, n_e] and [P, n_n, w]; only if no instance left.
         logits: the logits after the last step, likewise.
         trace: the highest merit met, step by step, [steps, B].
@@ -152,6 +156,7 @@ class Walk:
     """
 
     best: Masks
+    chosen: Masks
     seen: Masks
     logits: Masks
     trace: Tensor
@@ -175,7 +180,7 @@ def descend(scm: Scm, space: Space, start: Masks, method: Method, how: Descent, 
             optimiser.zero_grad()
             loss.sum().backward()  # type: ignore[no-untyped-call] # a sum, so that instances stay independent
             optimiser.step()
-        trace.append(record.highest.clone())
+        trace.append(record.highest.amax(0))
         tick()
         live = record.live[active]
         if not bool(live.any()):
@@ -186,19 +191,19 @@ def descend(scm: Scm, space: Space, start: Masks, method: Method, how: Descent, 
     for _ in range(how.steps - len(trace)):
         tick()
     history = torch.stack(trace) if trace else record.highest.new_zeros(0, number)
-    return Walk(record.chosen, seen, look.logits.map(torch.detach), history, record.steps)
+    return Walk(record.best(space), record.chosen, seen, look.logits.map(torch.detach), history, record.steps)
 
 
 @dataclass
 class _Record:
-    """The best that each instance has met.
+    """The best that each start of each instance has met.
 
     Args:
-        chosen: its masks.
-        highest: the highest merit, [B].
-        merit, size: of what is chosen, [B].
-        idle: steps since the highest merit last rose noticeably, [B].
-        mark: where it stood then, [B].
+        chosen: its masks, [P, n_e] and [P, n_n, w].
+        highest: the highest merit, [P, B].
+        merit, size: of what is chosen, [P, B].
+        idle: steps since the highest merit last rose noticeably, [P, B].
+        mark: where it stood then, [P, B].
         steps: steps made, [B].
         how: when an instance has settled, and how much merit may be given up for size.
     """
@@ -215,35 +220,48 @@ class _Record:
     @classmethod
     def empty(cls, space: Space, start: Masks, how: Descent) -> _Record:
         some = start.tensors[0]
-        low = torch.full((len(space.instances),), -torch.inf, dtype=some.dtype, device=some.device)
+        low = torch.full((len(some), len(space.instances)), -torch.inf, dtype=some.dtype, device=some.device)
         none = torch.zeros_like(low, dtype=torch.long)
-        masks = start.map(lambda s: s[0].detach().sigmoid())
-        return cls(masks, low, low.clone(), -low, none, low.clone(), none.clone(), how)
+        return cls(
+            start.map(lambda s: s.detach().sigmoid()), low, low.clone(), -low, none, low.clone(), none[0].clone(), how
+        )
 
     @property
     def live(self) -> Tensor:
-        """Whether each instance still gets on, [B]."""
-        return torch.ones_like(self.idle, dtype=torch.bool) if self.how.patience is None else self.idle < self.how.patience
+        """Whether each instance still gets on from some start, [B]."""
+        if self.how.patience is None:
+            return torch.ones_like(self.steps, dtype=torch.bool)
+        return (self.idle < self.how.patience).any(0)
 
     def meet(self, active: Tensor, merit: Tensor, size: Tensor, soft: Masks, space: Space) -> None:
-        """Take note of P masks of the instances ``active``; those that have settled are done."""
+        """Take note of the masks of the instances ``active``; those that have settled are done."""
         live = self.live[active]
-        highest = torch.where(live, torch.maximum(self.highest[active], merit.amax(0)), self.highest[active])
-        least, row = torch.where(merit >= highest - self.how.tolerance, size, torch.inf).min(0)
-        worse = self.merit[active] < highest - self.how.tolerance
-        better = live & (least < torch.inf) & (worse | (least < self.size[active]))
-        self.highest[active] = highest
-        self.merit[active] = torch.where(better, merit.gather(0, row.unsqueeze(0)).squeeze(0), self.merit[active])
-        self.size[active] = torch.where(better, least, self.size[active])
-        rose = highest > self.mark[active] + PROGRESS
-        self.mark[active] = torch.where(rose, highest, self.mark[active])
-        self.idle[active] = torch.where(rose, 0, self.idle[active] + 1)
+        old = self.highest[:, active]
+        highest = torch.where(live, torch.maximum(old, merit), old)
+        good = merit >= highest - self.how.tolerance
+        worse = self.merit[:, active] < highest - self.how.tolerance
+        better = live & good & (worse | (size < self.size[:, active]))
+        rose = highest > self.mark[:, active] + PROGRESS
+        self.highest[:, active] = highest
+        self.merit[:, active] = torch.where(better, merit, self.merit[:, active])
+        self.size[:, active] = torch.where(better, size, self.size[:, active])
+        self.mark[:, active] = torch.where(rose, highest, self.mark[:, active])
+        self.idle[:, active] = torch.where(rose, 0, self.idle[:, active] + 1)
         self.steps[active] += live.long()
-        row_of = torch.full_like(self.idle, -1)
-        row_of[active] = torch.where(better, row, -1)
+        taken = torch.zeros_like(self.highest, dtype=torch.bool)
+        taken[:, active] = better
         for chosen, now, owner in zip(self.chosen, soft, space.owners, strict=True):
             if chosen is not None and now is not None and owner is not None:
-                _copy(chosen, now, row_of, owner, active)
+                _copy(chosen, now, taken, owner, active)
+
+    def best(self, space: Space) -> Masks:
+        """Of all starts the smallest masks within tolerance of the highest merit, [n_e] and [n_n, w]."""
+        good = self.merit >= self.merit.amax(0) - self.how.tolerance
+        row = torch.where(good, self.size, torch.inf).argmin(0)
+        owners = iter(space.owners.tensors)
+        return self.chosen.map(
+            lambda mask: mask[row[owner := next(owners)], torch.arange(owner.numel(), device=owner.device)]
+        )
 
 
 STAY = 0.75
@@ -253,13 +271,11 @@ PROGRESS = 1e-3
 """How much the merit must rise to count."""
 
 
-def _copy(chosen: Tensor, now: Tensor, row_of: Tensor, owner: Tensor, active: Tensor) -> None:
-    """Put the rows that were chosen into ``chosen``; ``now`` holds the elements of active instances only."""
-    row = row_of[owner]  # [n]
-    here = torch.isin(owner, active) if active.numel() < row_of.numel() else torch.ones_like(row, dtype=torch.bool)
-    column = torch.cumsum(here, 0) - 1
-    take = (row >= 0).nonzero().flatten()
-    chosen[take] = now[row[take], column[take]]
+def _copy(chosen: Tensor, now: Tensor, taken: Tensor, owner: Tensor, active: Tensor) -> None:
+    """Put what was taken into ``chosen``; ``now`` holds the elements of active instances only."""
+    here = torch.isin(owner, active).nonzero().flatten() if active.numel() < taken.size(1) else torch.arange(owner.numel())
+    take = taken[:, owner[here]].view(len(taken), -1, *[1] * (now.dim() - 2))
+    chosen[:, here] = torch.where(take, now, chosen[:, here])
 
 
 def _without(look: Look, optimiser: torch.optim.Optimizer, stay: Tensor, lr: float) -> tuple[Look, torch.optim.Optimizer]:
@@ -288,12 +304,14 @@ class Solution:
 
     Args:
         soft: values of the elements, [n_e] and [n_n, w].
+        rankings: further masks that a hard explanation may be made of, [P, n_e] and [P, n_n, w].
         hard: hard masks that need no extraction.
         exact: whether each instance's hard mask is the best there is, [B].
         steps: how many steps each instance made, [B].
     """
 
     soft: Masks
+    rankings: Masks | None = None
     hard: Masks | None = None
     exact: Tensor | None = None
     steps: Tensor | None = None
@@ -317,7 +335,8 @@ def search(scm: Scm, space: Space, settings: Settings, tick: Tick = lambda: None
     how = Descent(settings.steps, settings.lr, settings.patience, settings.tolerance)
     walk = descend(scm, space, start(scm, space, settings), method, how, tick)
     soft = walk.best if settings.keep == "best" else walk.seen.map(lambda mask: mask[0])
-    return Solution(soft, steps=walk.steps)
+    rankings = walk.chosen if settings.keep == "best" and len(settings.starts) > 1 else None
+    return Solution(soft, rankings, steps=walk.steps)
 
 
 def scale(space: Space, settings: Settings) -> tuple[Tensor, Tensor]:

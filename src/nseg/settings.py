@@ -36,12 +36,12 @@ def number(default: float, least: float = 0, most: float = math.inf) -> Any:
     return field(default=default, metadata={"check": check, "try": default})
 
 
-def whole(default: int | None, least: int | None = 0) -> Any:
-    """A setting that is a whole number, or None if that is its default."""
+def whole(default: int | None, least: int | None = 0, optional: bool = False) -> Any:
+    """A setting that is a whole number, or None if that is its default or allowed."""
 
     def check(value: Any) -> str | None:
         good = isinstance(value, Integral) and not isinstance(value, bool) and (least is None or int(value) >= least)
-        if good or (value is None and default is None):
+        if good or (value is None and (default is None or optional)):
             return None
         return "a whole number" if least is None else f"a whole number of at least {least}"
 
@@ -77,6 +77,8 @@ class Common:
         threshold: for ``"threshold"``.
         k: for ``"topk"``, how many edges (and nodes).
         tolerance: how much of the bound may be given up for a smaller explanation.
+        rounds: for ``"prefix"``, how often moves (drop, add, exchange) are looked for at the most; 0: none.
+        exact: for ``"prefix"``, up to how many elements all subsets are tried instead.
         seed: equal seeds give equal masks, alone or in any batch.
     """
 
@@ -85,7 +87,9 @@ class Common:
     extract: str = one_of("prefix", ("prefix", "threshold", "topk"))
     threshold: float = number(0.5, 0, 1)
     k: int | None = whole(None)
-    tolerance: float = number(0.01)
+    tolerance: float = number(0.05)
+    rounds: int = whole(0)
+    exact: int = whole(0)
     seed: int = whole(0, None)
 
     def __post_init__(self) -> None:
@@ -112,6 +116,10 @@ class Common:
     def merit(self, p_factual: Tensor, p_complement: Tensor) -> Tensor:
         """What hard explanations are compared by; the higher the better."""
         return obj.gap(p_factual, p_complement)
+
+    def surrogate_of(self, z_factual: Tensor, z_complement: Tensor, split: Sequence[float]) -> Tensor:
+        """What stands for the merit where a gradient is needed."""
+        return obj.climb_log_gap(z_factual, z_complement, split, 0)
 
     def as_plain_data(self) -> dict[str, Any]:
         """The settings as JSON would keep them."""

@@ -8,9 +8,9 @@ from torch_geometric.explain.config import MaskType
 
 from nseg.errors import UnsupportedError
 from nseg.explainer import BatchedAlgorithm
-from nseg.extract import Row
 from nseg.instances import Instances
 from nseg.space import Masks, Space
+from nseg.subsets import Row
 
 
 def scaled(space: Space, scores: Masks) -> Masks:

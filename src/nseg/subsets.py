@@ -1,0 +1,125 @@
+"""Subsets of the elements of each instance, and what they are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from nseg.instances import pointers
+from nseg.scm import Scm
+from nseg.settings import Common
+from nseg.space import Masks, Space, evaluate
+
+AT_ONCE = 1 << 22
+"""Entries of the masks that are laid out in memory at once."""
+
+
+def ranks(score: Tensor, owner: Tensor) -> Tensor:
+    """Rank of each element among those of its instance, 0 for the highest score; ties go to the earlier element.
+
+    >>> ranks(torch.tensor([0.1, 0.7, 0.7, 0.3]), torch.tensor([0, 0, 0, 1]))
+    tensor([2, 0, 1, 0])
+    """
+    by_score = torch.argsort(score, descending=True, stable=True)
+    order = by_score[torch.argsort(owner[by_score], stable=True)]
+    first = pointers(owner.bincount())[owner[order]]
+    return torch.empty_like(owner).scatter_(0, order, torch.arange(owner.numel(), device=owner.device) - first)
+
+
+@dataclass(frozen=True)
+class Row:
+    """All elements of a space in one row, edges before nodes.
+
+    Args:
+        space: what the elements are.
+    """
+
+    space: Space
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """Instance of each element, [n]."""
+        edge, node = self.space.owners
+        parts = [] if edge is None else [edge]
+        return torch.cat(parts + ([] if node is None else [node.repeat_interleave(self.space.node_width)]))
+
+    @cached_property
+    def count(self) -> Tensor:
+        """Elements of each instance, [B]."""
+        return self.owner.bincount(minlength=len(self.space.instances))
+
+    @cached_property
+    def place(self) -> Tensor:
+        """Which of its instance's elements each is, [n]."""
+        order = torch.argsort(self.owner, stable=True)
+        place = torch.arange(order.numel(), device=order.device) - pointers(self.count)[self.owner[order]]
+        return torch.empty_like(order).scatter_(0, order, place)
+
+    def join(self, masks: Masks) -> Tensor:
+        """Masks [..., n_e] and [..., n_n, w] as [..., n]."""
+        edge, node = masks
+        return torch.cat([m for m in (edge, None if node is None else node.flatten(-2)) if m is not None], -1)
+
+    def part(self, row: Tensor) -> Masks:
+        """The other way round."""
+        space = self.space
+        edges = space.edge_owner.numel() if space.edges else 0
+        node = row[..., edges:].reshape(*row.shape[:-1], -1, space.node_width) if space.nodes else None
+        return Masks(row[..., :edges] if space.edges else None, node)
+
+    def parts(self, scm: Scm, key: Tensor) -> Iterator[tuple[Tensor, Tensor, Scm, Row]]:
+        """Groups of instances with equal key: their numbers, their elements, and both as a causal model of their own."""
+        for value in torch.unique(key):
+            group = (key == value).nonzero().flatten()
+            if group.numel() == key.numel():
+                yield group, torch.arange(self.owner.numel(), device=key.device), scm, self
+            else:
+                alone = scm.select(group)
+                yield group, torch.isin(self.owner, group).nonzero().flatten(), alone, Row(self.space.of(alone.instances))
+
+
+def doubling(count: Tensor) -> Tensor:
+    """A key that sizes share if they differ at most twofold.
+
+    >>> doubling(torch.tensor([0, 4, 5, 8, 9]))
+    tensor([2, 2, 3, 3, 4])
+    """
+    return torch.log2(count.clamp_min(4).double()).ceil().long()
+
+
+@dataclass(frozen=True)
+class Merits:
+    """What subsets of each instance's elements are worth.
+
+    Args:
+        scm, row: B instances and their elements.
+        settings: what they are compared by.
+    """
+
+    scm: Scm
+    row: Row
+    settings: Common
+
+    def of(self, number: int, subset: Callable[[Tensor], Tensor]) -> Tensor:
+        """Merit of subsets 0 .. number - 1, [number, B]; ``subset`` makes [k, n] of k of their numbers."""
+        space = self.row.space
+        size = max(1, AT_ONCE // max(self.row.owner.numel(), 1))
+        found = []
+        for some in blocks(number, size, self.row.owner.device):
+            masks = self.row.part(subset(some).to(self.scm.dtype))
+            found.append(self.settings.merit(*evaluate(self.scm, space, masks, space.split(self.settings))))
+        return torch.cat(found)
+
+
+def blocks(number: int, size: int, device: torch.device) -> Iterator[Tensor]:
+    """The numbers below ``number``, at most ``size`` at a time.
+
+    >>> [block.tolist() for block in blocks(5, 2, torch.device("cpu"))]
+    [[0, 1], [2, 3], [4]]
+    """
+    for first in range(0, number, size):
+        yield torch.arange(first, min(first + size, number), device=device)
