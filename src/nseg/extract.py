@@ -13,7 +13,7 @@ from nseg.scm import Scm
 from nseg.search import Solution
 from nseg.settings import Common
 from nseg.space import Masks, Space
-from nseg.subsets import Merits, Row, doubling, ranks
+from nseg.subsets import DECIMALS, Merits, Row, doubling, ranks
 
 FINE = 32  # every prefix up to this length is looked at, and this many longer ones; the winner's surroundings then again
 
@@ -45,16 +45,17 @@ def harden(scm: Scm, space: Space, solution: Solution, settings: Common) -> tupl
         row = Row(space)
         rankings = solution.soft.map(lambda mask: mask.unsqueeze(0)) if solution.rankings is None else solution.rankings
         kept = torch.stack([row.join(best_prefix(scm, space, one, settings)) for one in _each(rankings)])
-        if settings.rounds:
+        moves = settings.rounds and not settings.connected
+        if moves:
             kept = torch.stack([climb(scm, space, one, settings) for one in kept])
         merits = Merits(scm, row, settings)
         value = merits.of(len(kept), lambda k: kept[k])
         least = value.amax(0) - settings.tolerance
-        if settings.rounds:
+        if moves:
             kept = torch.stack([shrink(scm, space, one, settings, least) for one in kept])
             value = merits.of(len(kept), lambda k: kept[k])
         kept = _smallest(kept, value >= least, row, len(scm.instances))
-        if settings.exact:
+        if settings.exact and not settings.connected:
             best, sure = best_subset(scm, space, settings, settings.exact)
             kept = torch.where(sure[row.owner], best, kept)
         return row.part(kept), sure
@@ -106,14 +107,50 @@ def _smallest(kept: Tensor, good: Tensor, row: Row, number: int) -> Tensor:
 def best_prefix(scm: Scm, space: Space, soft: Masks, settings: Common) -> Masks:
     """The smallest prefix of each instance's ranking whose merit is within ``tolerance`` of the best prefix.
 
-    Edges and nodes are ranked together by their weight. Up to 64 elements every prefix is evaluated; of a longer ranking
+    Edges and nodes are ranked together by their weight; if explanations are to be connected, edges by the weight of their
+    weakest link to where they grow from (:func:`attached`). Up to 64 elements every prefix is evaluated; of a longer ranking
     the first 32 and 32 more, and then those between the winner and the next shorter one that was evaluated.
     """
     row = Row(space)
-    rank, length = ranks(row.join(soft), row.owner), torch.zeros_like(row.count)
+    score, late = soft.map(lambda mask: mask.round(decimals=DECIMALS)), torch.zeros_like(row.owner)
+    if settings.connected and score.edge is not None:
+        edge, when = attached(space, score.edge)
+        score, late = Masks(edge, score.node), torch.cat([when, late[when.numel() :]])
+    rank, length = ranks(row.join(score), row.owner, late), torch.zeros_like(row.count)
     for group, members, alone, its in row.parts(scm, doubling(row.count)):
         length[group] = _Prefixes(alone, its, settings, rank[members]).best()
-    return row.part(rank < length[row.owner])
+    return row.part((rank < length[row.owner]) & (row.join(score) > -torch.inf))  # what cannot be attached stays out
+
+
+def attached(space: Space, score: Tensor) -> tuple[Tensor, Tensor]:
+    """The weakest link between each edge element and where explanations grow from, by the best way there, [n_e].
+
+    They grow from the explained nodes; at graph level from the strongest edge. Also how many links the way has: in the
+    order of both, each edge touches one before it or the origin, so that every prefix is connected.
+    """
+    instances = space.instances
+    weight, (tail, head) = score[space.element_of_edge], instances.edge_index
+    explained, owner = instances.explained_nodes, instances.edge_owner
+    width = score.new_full((instances.num_nodes,), -torch.inf)
+    if explained is None:
+        best = top_k(weight, owner, 1)
+        width[tail[best]] = torch.inf
+    else:
+        width[explained.flatten()] = torch.inf
+    links = torch.where(width > 0, 0, instances.num_nodes)
+    for step in range(1, instances.num_nodes + 1):  # as long as some way gets wider
+        reach = torch.minimum(torch.maximum(width[tail], width[head]), weight)
+        wider = width.scatter_reduce(0, tail, reach, "amax").scatter_reduce(0, head, reach, "amax")
+        changed = wider > width
+        if not bool(changed.any()):
+            break
+        width, links = wider, torch.where(changed, step, links)
+    reach = torch.minimum(torch.maximum(width[tail], width[head]), weight)
+    near = torch.where(width[tail] >= reach, links[tail], instances.num_nodes)
+    near = torch.minimum(near, torch.where(width[head] >= reach, links[head], instances.num_nodes))
+    element, number = space.element_of_edge, score.numel()
+    lowest = score.new_full((number,), torch.inf).scatter_reduce(0, element, reach, "amin")
+    return lowest, near.new_zeros(number).scatter_reduce(0, element, near, "amax")
 
 
 @dataclass(frozen=True)

@@ -344,6 +344,17 @@ class Instances:
         return inputs, self.row[begin:end] - self.members(self.outputs, number).start
 
     @property
+    def explained_nodes(self) -> Tensor | None:
+        """The nodes that each explained row is read off, [1, R], or [2, R] for links; None for graphs."""
+        if self.outputs is Role.GRAPH:
+            return None
+        if self.outputs is Role.NODE:
+            return self.row.unsqueeze(0)
+        pairs = (self.args[name] for name, role in self.roles.items() if role is Role.PAIR_INDEX)
+        ends: Tensor = self.edge_index if self.outputs is Role.EDGE else next(pairs)
+        return ends[:, self.row]
+
+    @property
     def shareable(self) -> bool:
         """Whether nodes may be shared between instances: not if the model asks which graph each node is in."""
         return Role.BATCH not in self.roles.values()

@@ -79,6 +79,8 @@ class Common:
         tolerance: how much of the bound may be given up for a smaller explanation.
         rounds: for ``"prefix"``, how often moves (drop, add, exchange) are looked for at the most; 0: none.
         exact: for ``"prefix"``, up to how many elements all subsets are tried instead.
+        connected: for ``"prefix"``, let the explanation grow from the explained node (or the strongest edge of a graph), so
+            that its edges hang together; no moves are made then.
         seed: equal seeds give equal masks, alone or in any batch.
     """
 
@@ -90,6 +92,7 @@ class Common:
     tolerance: float = number(0.05)
     rounds: int = whole(0)
     exact: int = whole(0)
+    connected: bool = yes_or_no(False)
     seed: int = whole(0, None)
 
     def __post_init__(self) -> None:

@@ -14,18 +14,24 @@ from nseg.scm import Scm
 from nseg.settings import Common
 from nseg.space import Masks, Space, evaluate
 
+DECIMALS = 5
+"""Merits are compared up to these, or a batch's rounding errors would decide between subsets that are worth the same."""
+
 AT_ONCE = 1 << 22
 """Entries of the masks that are laid out in memory at once."""
 
 
-def ranks(score: Tensor, owner: Tensor) -> Tensor:
-    """Rank of each element among those of its instance, 0 for the highest score; ties go to the earlier element.
+def ranks(score: Tensor, owner: Tensor, late: Tensor | None = None) -> Tensor:
+    """Rank of each element among those of its instance, 0 for the highest score.
+
+    Ties go to what is less late, and then to the earlier element.
 
     >>> ranks(torch.tensor([0.1, 0.7, 0.7, 0.3]), torch.tensor([0, 0, 0, 1]))
     tensor([2, 0, 1, 0])
     """
-    by_score = torch.argsort(score, descending=True, stable=True)
-    order = by_score[torch.argsort(owner[by_score], stable=True)]
+    order = torch.arange(owner.numel(), device=owner.device) if late is None else torch.argsort(late, stable=True)
+    order = order[torch.argsort(score[order], descending=True, stable=True)]
+    order = order[torch.argsort(owner[order], stable=True)]
     first = pointers(owner.bincount())[owner[order]]
     return torch.empty_like(owner).scatter_(0, order, torch.arange(owner.numel(), device=owner.device) - first)
 
@@ -112,7 +118,7 @@ class Merits:
         for some in blocks(number, size, self.row.owner.device):
             masks = self.row.part(subset(some).to(self.scm.dtype))
             found.append(self.settings.merit(*evaluate(self.scm, space, masks, space.split(self.settings))))
-        return torch.cat(found)
+        return torch.cat(found).round(decimals=DECIMALS)
 
 
 def blocks(number: int, size: int, device: torch.device) -> Iterator[Tensor]:

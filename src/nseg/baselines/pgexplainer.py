@@ -17,9 +17,10 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer
 
 from nseg import objective as obj
+from nseg.baselines.scores import mean_of_directions
 from nseg.errors import InputError, SettingsError, UnsupportedError
 from nseg.explainer import BatchedAlgorithm
-from nseg.instances import Instances, Role
+from nseg.instances import Instances
 from nseg.many import BUDGET, causal_models, progress_bar
 from nseg.scm import Scm
 from nseg.search import Solution, Tick
@@ -77,18 +78,6 @@ def concrete(logits: Tensor, u: Tensor, tau: float) -> Tensor:
     return (torch.logit(u, eps=torch.finfo(u.dtype).eps) + logits) / tau
 
 
-def explained_nodes(instances: Instances) -> Tensor | None:
-    """The nodes that each explained row is read off, [1, R] or [2, R] for links; None for graphs."""
-    if instances.outputs is Role.GRAPH:
-        return None
-    if instances.outputs is Role.NODE:
-        return instances.row.unsqueeze(0)
-    if instances.outputs is Role.EDGE:
-        return instances.edge_index[:, instances.row]
-    pairs: Tensor = next(instances.args[name] for name, role in instances.roles.items() if role is Role.PAIR_INDEX)
-    return pairs[:, instances.row]
-
-
 def descriptions(instances: Instances, z: Tensor) -> Tensor:
     """What the network sees of each edge, [E, D']: the embeddings of its ends, and of the nodes that are explained.
 
@@ -99,17 +88,10 @@ def descriptions(instances: Instances, z: Tensor) -> Tensor:
         z: embedding of each node, [N, D].
     """
     parts = list(z[instances.edge_index])
-    for nodes in () if (explained := explained_nodes(instances)) is None else explained:
+    for nodes in () if (explained := instances.explained_nodes) is None else explained:
         total = z.new_zeros(len(instances), z.size(1)).index_add(0, instances.row_owner, z[nodes])
         parts.append((total / instances.row_ptr.diff().unsqueeze(1))[instances.edge_owner])
     return torch.cat(parts, 1)
-
-
-def on_elements(space: Space, logits: Tensor) -> Tensor:
-    """The mean over the edges of each edge element, [E] to [n_e]."""
-    element = space.element_of_edge
-    count = torch.bincount(element)
-    return logits.new_zeros(count.numel()).index_add(0, element, logits) / count
 
 
 @dataclass(frozen=True)
@@ -129,7 +111,7 @@ class Lesson:
 
     def loss(self, network: nn.Module, settings: Settings, epoch: int) -> Tensor:
         r"""The loss of each instance under one sampled mask, [B] (Luo et al., Eq. 8 and their regularisers)."""
-        logits = on_elements(self.space, network(self.edges))
+        logits = mean_of_directions(self.space, network(self.edges))
         tau = temperature(settings.warm, settings.cool, epoch / settings.epochs)
         gate = concrete(logits, self.noise.for_edges(epoch), tau)
         mask = Masks(gate.sigmoid(), None)
@@ -296,7 +278,7 @@ class PGExplainer(BatchedAlgorithm):
             )
         logits = self.network.to(edges.device)(edges.to(known.dtype))
         tick()
-        return Solution(Masks(on_elements(space, logits).sigmoid().to(scm.dtype), None))
+        return Solution(Masks(mean_of_directions(space, logits).sigmoid().to(scm.dtype), None))
 
     # --- keeping ---------------------------------------------------------------------------------------------------------
 

@@ -26,12 +26,15 @@ def mean_of_ends(instances: Instances, node: Tensor) -> Tensor:
     return node[instances.edge_index].mean(0)
 
 
-def on_elements(space: Space, edge: Tensor, node: Tensor) -> Masks:
-    """Scores of edges [E] and nodes [N] as those of the elements: the mean over the directions that share one."""
+def mean_of_directions(space: Space, edge: Tensor) -> Tensor:
+    """Score of each edge element: the mean over the directions that share it, [E] to [n_e]."""
     element, number = space.element_of_edge, space.edge_owner.numel()
-    total = edge.new_zeros(number).index_add(0, element, edge)
-    mean = total / element.bincount(minlength=number)
-    return Masks(mean if space.edges else None, node.unsqueeze(1) if space.nodes else None)
+    return edge.new_zeros(number).index_add(0, element, edge) / element.bincount(minlength=number)
+
+
+def on_elements(space: Space, edge: Tensor, node: Tensor) -> Masks:
+    """Scores of edges [E] and nodes [N] as those of the elements."""
+    return Masks(mean_of_directions(space, edge) if space.edges else None, node.unsqueeze(1) if space.nodes else None)
 
 
 def refuse_features(algorithm: BatchedAlgorithm) -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nseg.baselines.scores import on_elements, refuse_features, scaled
 from nseg.explainer import BatchedAlgorithm
-from nseg.instances import Instances, Role
+from nseg.instances import Instances
 from nseg.scm import Scm
 from nseg.search import Solution, Tick
 from nseg.settings import Common, number, one_of, whole
@@ -141,14 +141,8 @@ def page_rank(instances: Instances, receivers: tuple[int, ...], damping: float, 
 
 def restart(instances: Instances) -> Tensor:
     """Where a walker starts: at the nodes that the explained rows are read off, evenly, [N]."""
-    if instances.outputs is Role.GRAPH:
-        node = torch.arange(instances.num_nodes, device=instances.x.device)
-    elif instances.outputs is Role.NODE:
-        node = instances.row
-    else:
-        pairs = next((k for k, role in instances.roles.items() if role is Role.PAIR_INDEX), None)
-        ends = instances.edge_index if instances.outputs is Role.EDGE or pairs is None else instances.args[pairs]
-        node = ends[:, instances.row].flatten()
+    ends = instances.explained_nodes
+    node = torch.arange(instances.num_nodes, device=instances.x.device) if ends is None else ends.flatten()
     count = node.bincount(minlength=instances.num_nodes).double()
     total = count.new_zeros(len(instances)).index_add(0, instances.node_owner, count)
     return count / total[instances.node_owner]
