@@ -263,3 +263,20 @@ def test_it_works_on_a_model_that_another_explainer_ran_on_or_failed_on() -> Non
     assert torch.equal(found[0].edge_mask, found[1].edge_mask)
     assert torch.equal(found[0].edge_mask, found[2].edge_mask)
     assert all(m.explain is True for m in masked.modules() if isinstance(m, MessagePassing))
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_tiny_numbers_count_again_afterwards(before: bool) -> None:
+    """Denormal numbers are taken for 0 while a model is borrowed, and then as they were, also if something raises."""
+
+    def counts() -> bool:
+        return float(torch.tensor(1e-38) / 1e3) != 0
+
+    torch.set_flush_denormal(before)
+    try:
+        with pytest.raises(ZeroDivisionError), borrowed(seeded(NODE_MODELS["gcn"])):
+            assert not counts()
+            raise ZeroDivisionError
+        assert counts() is not before
+    finally:
+        torch.set_flush_denormal(False)

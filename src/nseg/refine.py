@@ -23,8 +23,8 @@ LEAST_GAIN = 2e-3
 TRIED = 32
 """Flips of an instance that are tried in one round."""
 
-SWAPPED = 4
-"""Kept and other elements that are tried in exchange for each other in one round."""
+PAIRED = 12
+"""The most promising of them, of which also every pair is tried."""
 
 NEVER = 1 << 40
 """A rank that is never reached."""
@@ -86,7 +86,7 @@ def _best_of_all(scm: Scm, row: Row, settings: Common) -> Tensor:
 
 @torch.no_grad()
 def climb(scm: Scm, space: Space, kept: Tensor, settings: Common) -> Tensor:
-    """Drop, add and exchange elements while the merit rises, [n].
+    """Drop, add and exchange elements while the merit rises, one or a few at a time and then also two by two, [n].
 
     An instance for which no move is left leaves the batch. Of many elements only those are tried that the gradient at
     the present subset speaks for.
@@ -96,7 +96,8 @@ def climb(scm: Scm, space: Space, kept: Tensor, settings: Common) -> Tensor:
         kept: where to begin, [n].
         settings: what subsets are compared by.
     """
-    return _in_parts(scm, space, kept, settings, lambda moves, now, _: moves.climb(now))
+    kept = _in_parts(scm, space, kept, settings, lambda moves, now, _: moves.climb(now, pairs=False))
+    return _in_parts(scm, space, kept, settings, lambda moves, now, _: moves.climb(now, pairs=True))
 
 
 @torch.no_grad()
@@ -135,23 +136,21 @@ Move = Callable[["_Moves", Tensor, Tensor], tuple[Tensor, Tensor]]
 class _Moves(Merits):
     """Moves away from a subset ``kept``, [n]. Each gives the new subset and who has moved, [B]."""
 
-    def climb(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """The best flip, the best few flips together, or the best exchange, if it raises the merit."""
-        value = self.of(1, lambda _: kept.unsqueeze(0)).squeeze(0)
-        tried = ranks(self._gain(kept), self.row.owner)  # those that promise most come first
-        single = self._singles(kept, tried)  # [n], -inf where not tried
-        order = ranks(single, self.row.owner)
-        useful = self._number(single > value[self.row.owner])
+    def climb(self, kept: Tensor, pairs: bool) -> tuple[Tensor, Tensor]:
+        """The best flip, the best few flips together, or the best pair of flips if asked for, if it raises the merit."""
+        owner, value = self.row.owner, self.of(1, lambda _: kept.unsqueeze(0)).squeeze(0)
+        single = self._singles(kept, ranks(self._gain(kept), owner))  # [n], -inf where not tried
+        order = ranks(single, owner)
+        useful = self._number(single > value[owner])
         after, lengths = self._together(kept, order, useful)
         best, which = after.max(0)
-        length = torch.where(useful > 0, lengths.gather(0, which.unsqueeze(0)).squeeze(0), 0)
-        flips = order < length[self.row.owner]
-        swap, swapped = self._exchange(kept, single)
-        other = swapped > torch.where(useful > 0, best, -torch.inf)
-        best = torch.where(other, swapped, best)
-        flips = torch.where(other[self.row.owner], swap, flips)
-        take = (best > value + LEAST_GAIN) & (other | (useful > 0))
-        return kept ^ (flips & take[self.row.owner]), take
+        flips = order < lengths.gather(0, which.unsqueeze(0)).squeeze(0)[owner]
+        if pairs:
+            two, paired = self._pairs(kept, order)
+            flips = torch.where((paired > best)[owner], two, flips)
+            best = torch.maximum(best, paired)
+        take = best > value + LEAST_GAIN
+        return kept ^ (flips & take[owner]), take
 
     def shrink(self, kept: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
         """Without as many of the least needed elements as leave the merit at ``least`` or more."""
@@ -194,17 +193,12 @@ class _Moves(Merits):
         lengths = torch.minimum(torch.tensor([*number, NEVER], device=most.device).unsqueeze(1), most)
         return self.of(len(lengths), lambda j: kept ^ (order < lengths[j][:, self.row.owner])), lengths
 
-    def _exchange(self, kept: Tensor, single: Tensor) -> tuple[Tensor, Tensor]:
-        """The best exchange of a kept for another element, among those that single flips speak for most: flips, merit."""
-        owner = self.row.owner
-        out = torch.where(kept, ranks(torch.where(kept, single, -torch.inf), owner), NEVER)
-        into = torch.where(kept, NEVER, ranks(torch.where(kept, -torch.inf, single), owner))
-        drops, adds = (min(int(self._number(some).max()), SWAPPED) for some in (kept, ~kept))
-        if not drops or not adds:
-            return torch.zeros_like(kept), single.new_full((len(self.scm.instances),), -torch.inf)
-
-        def swap(pair: Tensor) -> Tensor:
-            return (out == pair // adds) | (into == pair % adds)
-
-        best, which = self.of(drops * adds, lambda pair: kept ^ swap(pair.unsqueeze(1))).max(0)
-        return swap(which[owner]), best
+    def _pairs(self, kept: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
+        """The best two flips at once (an exchange, two drops, two additions) among the first in order: flips, merit."""
+        owner, number = self.row.owner, min(int(self.row.count.max()), PAIRED)
+        first, second = torch.combinations(torch.arange(number, device=owner.device)).unbind(1)
+        if not first.numel():
+            return torch.zeros_like(kept), self.of(1, lambda _: kept.unsqueeze(0))[0]
+        pair = lambda k: (order == first[k].unsqueeze(1)) | (order == second[k].unsqueeze(1))  # noqa: E731
+        best, which = self.of(first.numel(), lambda k: kept ^ pair(k)).max(0)
+        return (order == first[which][owner]) | (order == second[which][owner]), best
