@@ -62,8 +62,9 @@ def test_the_best_subset_is_the_one_that_a_plain_loop_finds(nodes, objective: st
             for bits in itertools.product((False, True), repeat=mine.numel()):
                 full = torch.zeros(row.owner.numel())
                 full[mine] = torch.tensor(bits).float()
-                p, q = by_pyg(explain, data, scm, space, row, full, b, rows[b], settings)
-                values[bits] = float(settings.merit(torch.tensor(p), torch.tensor(q)))
+                p, q, with_it, without = by_pyg(explain, data, scm, space, row, full, b, rows[b], settings)
+                valid = {"pns": with_it and not without, "pn": not without, "ps": with_it}[objective]
+                values[bits] = {"pns": p - q, "pn": 1 - q, "ps": p}[objective] + tolerance * valid
                 best = max(best, values[bits])
             chosen = tuple(kept[mine].tolist())
             smallest = min(sum(bits) for bits, value in values.items() if value >= best - tolerance - 1e-6)
@@ -71,8 +72,11 @@ def test_the_best_subset_is_the_one_that_a_plain_loop_finds(nodes, objective: st
             assert values[chosen] >= best - tolerance - 1e-5
 
 
-def by_pyg(explain, data, scm, space, row, full, b, node, settings) -> tuple[float, float]:
-    """Factual and complement probability of a subset by PyG's own masks on the whole graph, one world at a time."""
+def by_pyg(explain, data, scm, space, row, full, b, node, settings) -> tuple[float, float, bool, bool]:
+    """Factual and complement probability of a subset, and whether the class is there with and without it.
+
+    By PyG's own masks on the whole graph, one world at a time.
+    """
     weights, here = space.weights(row.part(full)), scm.instances
     edge, factor = torch.zeros(data.num_edges), torch.zeros(data.num_nodes, 1)
     mine = here.edge_owner == b
@@ -83,13 +87,17 @@ def by_pyg(explain, data, scm, space, row, full, b, node, settings) -> tuple[flo
         factor[here.node_id[here.node_owner == b]] = weights.node[here.node_owner == b]
     label = int(here.target[b])
 
-    def p(e, n) -> float:
-        return float(explain.get_masked_prediction(data.x, data.edge_index, n, e)[node].softmax(-1)[label])
+    def world(e, n) -> tuple[float, bool]:
+        output = explain.get_masked_prediction(data.x, data.edge_index, n, e)[node]
+        return float(output.softmax(-1)[label]), int(output.argmax()) == label
 
+    p, with_it = world(edge, factor)
     if factor is None:
-        return p(edge, None), p(1 - edge, None)
-    parts = p(1 - edge, 1 - factor), p(1 - edge, factor), p(edge, 1 - factor)
-    return p(edge, factor), sum(w * v for w, v in zip(settings.split, parts, strict=True))
+        q, without = world(1 - edge, None)
+        return p, q, with_it, without
+    parts = world(1 - edge, 1 - factor), world(1 - edge, factor), world(edge, 1 - factor)
+    q = sum(w * v for w, (v, _) in zip(settings.split, parts, strict=True))
+    return p, q, with_it, parts[0][1]
 
 
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 from torch_geometric.explain import Explainer, GNNExplainer
@@ -274,7 +276,7 @@ def test_tiny_numbers_count_again_afterwards(before: bool) -> None:
 
     torch.set_flush_denormal(before)
     try:
-        with pytest.raises(ZeroDivisionError), borrowed(seeded(NODE_MODELS["gcn"])):
+        with contextlib.suppress(ZeroDivisionError), borrowed(seeded(NODE_MODELS["gcn"])):
             assert not counts()
             raise ZeroDivisionError
         assert counts() is not before

@@ -46,9 +46,11 @@ def harden(scm: Scm, space: Space, solution: Solution, settings: Common) -> tupl
         rankings = solution.soft.map(lambda mask: mask.unsqueeze(0)) if solution.rankings is None else solution.rankings
         kept = torch.stack([row.join(best_prefix(scm, space, one, settings)) for one in _each(rankings)])
         moves = settings.rounds and not settings.connected
-        if moves:
-            kept = torch.stack([climb(scm, space, one, settings) for one in kept])
         merits = Merits(scm, row, settings)
+        if moves:
+            best = merits.of(len(kept), lambda k: kept[k]).argmax(0)
+            some = [(row.count <= MANY) | (best == p) for p in range(len(kept))]
+            kept = torch.stack([climb(scm, space, one, settings, who) for one, who in zip(kept, some, strict=True)])
         value = merits.of(len(kept), lambda k: kept[k])
         least = value.amax(0) - settings.tolerance
         if moves:
@@ -85,6 +87,9 @@ def towards(scm: Scm, space: Space, soft: Masks, hard: Masks, settings: Common) 
     first = (value >= value.amax(0) - settings.tolerance).long().argmax(0)
     return row.part(line.gather(0, first[row.owner].unsqueeze(0)).squeeze(0))
 
+
+MANY = 128
+"""Of instances with more elements only the best ranking's prefix is improved by moves, not every start's."""
 
 PARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
 """How far soft masks may go towards hard ones; never all the way, so that they still rank what is kept."""

@@ -63,7 +63,7 @@ def _best_of_all(scm: Scm, row: Row, settings: Common) -> Tensor:
     number, device = int(row.count[0]), row.owner.device
     code = torch.arange(1 << number, device=device)  # bit i says whether element i is kept
     masks = row.part(((code.unsqueeze(1) >> row.place) & 1).to(scm.dtype))
-    p = scm.do(*row.space.weights(masks))  # [2^n, B]: every world there is, so complements are rows of the same table
+    p, same = scm.verdict(*row.space.weights(masks))  # [2^n, B]: every world, so complements are rows of the same table
     bits = 1 << row.place
     edges = row.space.edge_owner.numel() if row.space.edges else 0
     of_edges = torch.zeros_like(row.count).index_add(0, row.owner[:edges], bits[:edges])
@@ -73,7 +73,8 @@ def _best_of_all(scm: Scm, row: Row, settings: Common) -> Tensor:
     for share, (edges_kept, nodes_kept) in zip(split, row.space.events, strict=True):
         turned = (0 if edges_kept else of_edges) + (0 if nodes_kept else of_nodes)
         complement += share * p.gather(0, code.unsqueeze(1) ^ turned)
-    value = settings.merit(p, complement)
+    gone = same.gather(0, code.unsqueeze(1) ^ (of_edges + of_nodes))
+    value = settings.merit(p, complement) + settings.tolerance * settings.valid(same, gone)
     size = sum((code >> i) & 1 for i in range(number)) + torch.zeros_like(code)
     good = value >= value.amax(0) - settings.tolerance
     order = torch.where(good, size.unsqueeze(1).to(value.dtype) - 0.5 * (value - value.amax(0)).exp(), torch.inf)
@@ -85,7 +86,7 @@ def _best_of_all(scm: Scm, row: Row, settings: Common) -> Tensor:
 
 
 @torch.no_grad()
-def climb(scm: Scm, space: Space, kept: Tensor, settings: Common) -> Tensor:
+def climb(scm: Scm, space: Space, kept: Tensor, settings: Common, who: Tensor | None = None) -> Tensor:
     """Drop, add and exchange elements while the merit rises, one or a few at a time and then also two by two, [n].
 
     An instance for which no move is left leaves the batch. Of many elements only those are tried that the gradient at
@@ -95,9 +96,10 @@ def climb(scm: Scm, space: Space, kept: Tensor, settings: Common) -> Tensor:
         scm, space: B instances and their elements.
         kept: where to begin, [n].
         settings: what subsets are compared by.
+        who: which instances to move, [B]; all if None.
     """
-    kept = _in_parts(scm, space, kept, settings, lambda moves, now, _: moves.climb(now, pairs=False))
-    return _in_parts(scm, space, kept, settings, lambda moves, now, _: moves.climb(now, pairs=True))
+    kept = _in_parts(scm, space, kept, settings, lambda moves, now, _: moves.climb(now, pairs=False), who)
+    return _in_parts(scm, space, kept, settings, lambda moves, now, _: moves.climb(now, pairs=True), who)
 
 
 @torch.no_grad()
@@ -106,11 +108,12 @@ def shrink(scm: Scm, space: Space, kept: Tensor, settings: Common, least: Tensor
     return _in_parts(scm, space, kept, settings, lambda moves, now, who: moves.shrink(now, least[who]))
 
 
-def _in_parts(scm: Scm, space: Space, kept: Tensor, settings: Common, move: Move) -> Tensor:
+def _in_parts(scm: Scm, space: Space, kept: Tensor, settings: Common, move: Move, who: Tensor | None = None) -> Tensor:
     """Repeat a kind of move while it changes anything, instances of like size together, [n]."""
     row, kept = Row(space), kept.clone()
-    for group, members, alone, its in row.parts(scm, doubling(row.count)):
-        if members.numel():
+    key = doubling(row.count) if who is None else torch.where(who, doubling(row.count), -1)
+    for group, members, alone, its in row.parts(scm, key):
+        if members.numel() and int(key[group[0]]) >= 0:
             kept[members] = _in_rounds(_Moves(alone, its, settings), kept[members], group, move)
     return kept
 
@@ -196,9 +199,15 @@ class _Moves(Merits):
     def _pairs(self, kept: Tensor, order: Tensor) -> tuple[Tensor, Tensor]:
         """The best two flips at once (an exchange, two drops, two additions) among the first in order: flips, merit."""
         owner, number = self.row.owner, min(int(self.row.count.max()), PAIRED)
-        first, second = torch.combinations(torch.arange(number, device=owner.device)).unbind(1)
+        place = torch.arange(number, device=owner.device)
+        pairs = (place.unsqueeze(1) < place).nonzero()  # each once
+        first, second = pairs[:, 0], pairs[:, 1]
         if not first.numel():
             return torch.zeros_like(kept), self.of(1, lambda _: kept.unsqueeze(0))[0]
-        pair = lambda k: (order == first[k].unsqueeze(1)) | (order == second[k].unsqueeze(1))  # noqa: E731
-        best, which = self.of(first.numel(), lambda k: kept ^ pair(k)).max(0)
-        return (order == first[which][owner]) | (order == second[which][owner]), best
+
+        def flips(a: Tensor, b: Tensor) -> Tensor:
+            return (order == a) | (order == b)
+
+        value = self.of(first.numel(), lambda k: kept ^ flips(first[k].unsqueeze(1), second[k].unsqueeze(1)))
+        best, which = value.max(0)
+        return flips(first[which][owner], second[which][owner]), best

@@ -265,7 +265,7 @@ def accepts(model: nn.Module, name: str) -> bool:
 
 
 def predicted_class(output: Tensor, config: ModelConfig) -> Tensor:
-    """The class that the model gives each row, [R]."""
+    """The class that the model gives each row, [..., R]."""
     if config.mode is ModelMode.binary_classification:
         return (output > (0.0 if config.return_type is ModelReturnType.raw else 0.5)).long()
     return output.argmax(-1)
@@ -518,6 +518,12 @@ class Scm:
             node: factor of each node's features, [K, N, 1] or [K, N, F]; None leaves them.
         """
         return self._mean(_finite(probability(self.outcome(edge, node), self.instances.target, self.config)))
+
+    def verdict(self, edge: Tensor | None = None, node: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What :meth:`do` gives, and which share of each instance's rows the model gives their class, each [K, B]."""
+        output, target = self.outcome(edge, node), self.instances.target
+        p = self._mean(_finite(probability(output, target, self.config)))
+        return p, self._mean((predicted_class(output, self.config) == target).to(p.dtype))
 
     def log_odds(self, edge: Tensor | None = None, node: Tensor | None = None) -> Tensor:
         """Log-odds of each instance's class in K worlds, [K, B]: what :meth:`do` is the sigmoid of."""

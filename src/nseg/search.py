@@ -94,6 +94,11 @@ class Settings(Common):
         surrogate = "ratio" if self.surrogate == "ratio" else "gap"
         return obj.MERITS[self.objective, surrogate](p_factual, p_complement)
 
+    def valid(self, factual: Tensor, complement: Tensor) -> Tensor:
+        """As in :class:`Common`; what is not sought does not count."""
+        both = super().valid(factual, complement)
+        return both if self.objective == "pns" else complement == 0 if self.objective == "pn" else factual == 1
+
 
 # --- the loop, which knows no method -----------------------------------------------------------------------------------
 

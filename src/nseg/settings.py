@@ -76,7 +76,8 @@ class Common:
         extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
         threshold: for ``"threshold"``.
         k: for ``"topk"``, how many edges (and nodes).
-        tolerance: how much of the bound may be given up for a smaller explanation.
+        tolerance: how much of the bound may be given up for an explanation that keeps the class and without which it
+            changes, and for a smaller one.
         rounds: for ``"prefix"``, how often moves (drop, add, exchange) are looked for at the most; 0: none.
         exact: for ``"prefix"``, up to how many elements all subsets are tried instead.
         connected: for ``"prefix"``, let the explanation grow from the explained node (or the strongest edge of a graph), so
@@ -119,6 +120,13 @@ class Common:
     def merit(self, p_factual: Tensor, p_complement: Tensor) -> Tensor:
         """What hard explanations are compared by; the higher the better."""
         return obj.gap(p_factual, p_complement)
+
+    def valid(self, factual: Tensor, complement: Tensor) -> Tensor:
+        """Whether an explanation does what it says, from the share of rows that have their class with and without it.
+
+        Among subsets within ``tolerance`` of the best bound, one that keeps and changes the class goes before others.
+        """
+        return (factual == 1) & (complement == 0)
 
     def surrogate_of(self, z_factual: Tensor, z_complement: Tensor, split: Sequence[float]) -> Tensor:
         """What stands for the merit where a gradient is needed."""

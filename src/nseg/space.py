@@ -216,6 +216,17 @@ def evaluate(scm: Scm, space: Space, masks: Masks, split: tuple[float, ...], dra
     return factual, obj.mix(complement, split)
 
 
+@torch.no_grad()
+def verdict(
+    scm: Scm, space: Space, masks: Masks, split: tuple[float, ...]
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    """What :func:`evaluate` gives, and the share of rows that have their class with the explanation and without it."""
+    p, same = scm.verdict(*worlds(space, masks))
+    factual, complement = _apart(p, space, LITERAL)
+    still, gone = _apart(same, space, LITERAL)
+    return (factual, obj.mix(complement, split)), (still, gone[:, 0, 0])
+
+
 def _apart(found: Tensor, space: Space, draw: Draw) -> tuple[Tensor, Tensor]:
     events, instances = len(space.events), found.size(1)
     found = found.view(-1, 1 + events * draw.samples, instances)

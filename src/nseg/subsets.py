@@ -12,7 +12,7 @@ from torch import Tensor
 from nseg.instances import pointers
 from nseg.scm import Scm
 from nseg.settings import Common
-from nseg.space import Masks, Space, evaluate
+from nseg.space import Masks, Space, verdict
 
 DECIMALS = 5
 """Merits are compared up to these, or a batch's rounding errors would decide between subsets that are worth the same."""
@@ -111,13 +111,19 @@ class Merits:
     settings: Common
 
     def of(self, number: int, subset: Callable[[Tensor], Tensor]) -> Tensor:
-        """Merit of subsets 0 .. number - 1, [number, B]; ``subset`` makes [k, n] of k of their numbers."""
+        """Merit of subsets 0 .. number - 1, with a premium of ``tolerance`` for those that are valid, [number, B].
+
+        Args:
+            number: how many.
+            subset: makes [k, n] of k of their numbers.
+        """
         space = self.row.space
         size = max(1, AT_ONCE // max(self.row.owner.numel(), 1))
         found = []
         for some in blocks(number, size, self.row.owner.device):
             masks = self.row.part(subset(some).to(self.scm.dtype))
-            found.append(self.settings.merit(*evaluate(self.scm, space, masks, space.split(self.settings))))
+            p, same = verdict(self.scm, space, masks, space.split(self.settings))
+            found.append(self.settings.merit(*p) + self.settings.tolerance * self.settings.valid(*same))
         return torch.cat(found).round(decimals=DECIMALS)
 
 
