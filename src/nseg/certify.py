@@ -433,12 +433,8 @@ def certify(
         A certificate for each explanation.
     """
     judge = Judge(explainer, data, explanations)
+    _check_masks(judge)
     asked = _checked(law, samples, confidence, exact, seed, _settings(judge.found))
-    if any(one.get("hard_" + name) is None for one in judge.found for name in _masked(judge)):
-        raise InputError(
-            "Certificates are of hard masks (got explanations without). Explain with nseg, or say what is kept, e.g. "
-            "explanation.hard_edge_mask = explanation.edge_mask > 0.5."
-        )
     masks = judge.masks("hard")
     found: dict[int, Certificate] = {}
     with torch.inference_mode(False), torch.no_grad(), borrowed(judge.model):
@@ -450,8 +446,17 @@ def certify(
     return [found[number] for number in range(len(found))]
 
 
-def _masked(judge: Judge) -> list[str]:
-    return ["edge_mask"] * judge.edges + ["node_mask"] * judge.nodes
+def _check_masks(judge: Judge) -> None:
+    """Raise unless all explanations say what is kept."""
+    for one in judge.found:
+        for name in ["edge_mask"] * judge.edges + ["node_mask"] * judge.nodes:
+            hard = one.get("hard_" + name)
+            if hard is None or hard.shape != one[name].shape:
+                raise InputError(
+                    "Certificates are of hard masks, which have the shape of the soft ones (got "
+                    f"{'none' if hard is None else tuple(hard.shape)} for output {int(one.output_id)}). Explain with nseg, "
+                    f"or say what is kept, e.g. explanation.hard_{name} = explanation.{name} > 0.5."
+                )
 
 
 def _elements(space: Space, weights: Masks) -> Masks:
