@@ -415,15 +415,16 @@ def certify(
 
     The literal law is exact. The worlds of a Bernoulli law are enumerated for instances of at most ``exact`` elements;
     otherwise they are drawn, and the interval is the tighter of Hoeffding's and Maurer and Pontil's, which hold for any
-    number of samples.
+    number of samples, each certificate for itself. Cost: 2^n worlds of an instance of n elements, or the samples of each
+    sub-event; and for the ceiling of a large instance about as many as 1000 samples.
 
     Args:
         explainer: the explainer that made them, or any for the same model and masks.
         data: the graph, or the graphs, that were explained.
         explanations: with hard masks; one of a single output, or what :func:`nseg.explain_many` gave.
         law: of the complement: ``"literal"``, ``"uniform"``, a :class:`nseg.complement.Bernoulli`, or a function of a mask
-            and uniform numbers, [samples, n] each for the n edges or n node elements of one instance, that gives weights
-            of that shape. Its worlds are taken as they are, also if one is the explanation.
+            and uniform numbers, [S, n] each for some samples of the n edges or n node elements of one instance, that gives
+            weights of that shape. Its worlds are taken as they are, also if one is the explanation.
         samples: worlds to draw for each sub-event of the complement.
         confidence: of the intervals.
         exact: up to how many elements all worlds are looked at, for the law and for the ceiling.
