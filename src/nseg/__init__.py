@@ -4,6 +4,8 @@
 >>> from nseg import NSEG, explain_many
 """
 
+from nseg.certify import Certificate, certify
+from nseg.complement import Bernoulli
 from nseg.errors import BudgetError, InputError, ModelError, NsegError, SettingsError, UnsupportedError
 from nseg.explainer import NSEG, Explainer
 from nseg.many import explain_many
@@ -12,7 +14,9 @@ from nseg.search import Settings
 __version__ = "0.1.0"
 __all__ = [
     "NSEG",
+    "Bernoulli",
     "BudgetError",
+    "Certificate",
     "Explainer",
     "InputError",
     "ModelError",
@@ -20,5 +24,6 @@ __all__ = [
     "Settings",
     "SettingsError",
     "UnsupportedError",
+    "certify",
     "explain_many",
 ]

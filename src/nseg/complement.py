@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
 
+from nseg.errors import SettingsError
 from nseg.instances import Instances, Role, pointers
 
 Law = Callable[[Tensor, Tensor], Tensor]
@@ -44,6 +46,26 @@ class Subset:
 
     def __call__(self, mask: Tensor, u: Tensor) -> Tensor:
         return (1 - mask) * (u < self.keep)
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    r"""Each element is kept with probability ``q``, whatever the explanation: :math:`\mathbb{1}[u < q]`.
+
+    All subsets are equally likely if q is 1/2: the paper's uniform law over the subsets (Eqs. 7, 9).
+
+    >>> Bernoulli(0.5)(torch.tensor([1.0, 0.0, 0.0]), torch.tensor([0.1, 0.1, 0.9]))
+    tensor([1., 1., 0.])
+    """
+
+    q: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.q, Real) or isinstance(self.q, bool) or not 0 <= self.q <= 1:
+            raise SettingsError(f"q must be a probability between 0 and 1 (got {self.q!r}). Try 0.5.")
+
+    def __call__(self, mask: Tensor, u: Tensor) -> Tensor:
+        return (u < self.q).to(mask.dtype).expand(mask.shape)
 
 
 def literal(mask: Tensor, u: Tensor) -> Tensor:

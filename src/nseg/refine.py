@@ -15,7 +15,7 @@ from nseg.scm import Scm
 from nseg.search import STAY
 from nseg.settings import Common
 from nseg.space import Space, log_odds
-from nseg.subsets import AT_ONCE, Merits, Row, blocks, doubling, ranks
+from nseg.subsets import Merits, Row, Table, doubling, popcount, ranks, tables
 
 LEAST_GAIN = 2e-3
 """How much a move must add to the merit to be made for its own sake."""
@@ -42,44 +42,19 @@ def best_subset(scm: Scm, space: Space, settings: Common, most: int) -> tuple[Te
     """
     row = Row(space)
     kept = torch.zeros_like(row.owner, dtype=torch.bool)
-    few = row.count <= most
-    if not bool(few.any()):
-        return kept, few
-    alone = scm if bool(few.all()) else scm.select(few.nonzero().flatten())
-    small = Row(space.of(alone.instances))
-    mine = few[row.owner].nonzero().flatten()
-    for _, members, some, its in small.parts(alone, small.count):
-        number = int(its.count[0])
-        size = max(1, AT_ONCE // max((1 << number) * max(number, 1), 1))
-        for block in blocks(len(some.instances), size, members.device):
-            chosen = torch.isin(its.owner, block)
-            part = some if block.numel() == len(some.instances) else some.select(block)
-            kept[mine[members[chosen]]] = _best_of_all(part, Row(space.of(part.instances)), settings)
-    return kept, few
+    for _, members, table in tables(scm, space, most):
+        kept[members] = _best_of_all(table, settings)
+    return kept, row.count <= most
 
 
-def _best_of_all(scm: Scm, row: Row, settings: Common) -> Tensor:
-    """The best subset of instances that all have the same number of elements, [n]."""
-    number, device = int(row.count[0]), row.owner.device
-    code = torch.arange(1 << number, device=device)  # bit i says whether element i is kept
-    masks = row.part(((code.unsqueeze(1) >> row.place) & 1).to(scm.dtype))
-    p, same = scm.verdict(*row.space.weights(masks))  # [2^n, B]: every world, so complements are rows of the same table
-    bits = 1 << row.place
-    edges = row.space.edge_owner.numel() if row.space.edges else 0
-    of_edges = torch.zeros_like(row.count).index_add(0, row.owner[:edges], bits[:edges])
-    of_nodes = torch.zeros_like(row.count).index_add(0, row.owner[edges:], bits[edges:])
-    split = row.space.split(settings)
-    complement = torch.zeros_like(p)
-    for share, (edges_kept, nodes_kept) in zip(split, row.space.events, strict=True):
-        turned = (0 if edges_kept else of_edges) + (0 if nodes_kept else of_nodes)
-        complement += share * p.gather(0, code.unsqueeze(1) ^ turned)
-    gone = same.gather(0, code.unsqueeze(1) ^ (of_edges + of_nodes))
-    value = settings.merit(p, complement) + settings.tolerance * settings.valid(same, gone)
-    size = sum((code >> i) & 1 for i in range(number)) + torch.zeros_like(code)
+def _best_of_all(table: Table, settings: Common) -> Tensor:
+    """The best subset of each instance, [n]."""
+    value = settings.merit(table.p, table.complement(table.row.space.split(settings)))
+    value = value + settings.tolerance * settings.valid(table.same, table.without)
+    size = popcount(table.code)
     good = value >= value.amax(0) - settings.tolerance
-    order = torch.where(good, size.unsqueeze(1).to(value.dtype) - 0.5 * (value - value.amax(0)).exp(), torch.inf)
-    best = order.argmin(0)  # the smallest, and of these the best
-    return ((best[row.owner] >> row.place) & 1).bool()
+    order = torch.where(good, size.to(value.dtype) - 0.5 * (value - value.amax(0)).exp(), torch.inf)
+    return table.kept(order.argmin(0))  # the smallest, and of these the best
 
 
 # --- local moves -----------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -125,6 +125,83 @@ class Merits:
             p, same = verdict(self.scm, space, masks, space.split(self.settings))
             found.append(self.settings.merit(*p) + self.settings.tolerance * self.settings.valid(*same))
         return torch.cat(found).round(decimals=DECIMALS)
+
+
+def popcount(code: Tensor) -> Tensor:
+    """How many bits of each number are set.
+
+    >>> popcount(torch.tensor([0, 1, 6, 7]))
+    tensor([0, 1, 2, 3])
+    """
+    bits = int(code.max()).bit_length() if code.numel() else 0
+    return sum(((code >> i) & 1 for i in range(bits)), torch.zeros_like(code))
+
+
+@dataclass(frozen=True)
+class Table:
+    """Every world of B instances that all have n elements.
+
+    Bit i of a world's number says whether element i of the instance is kept.
+
+    Args:
+        row: the elements.
+        p: probability of the class in each world, [2^n, B].
+        same: share of the explained rows that have their class in each world, [2^n, B].
+    """
+
+    row: Row
+    p: Tensor
+    same: Tensor
+
+    @cached_property
+    def code(self) -> Tensor:
+        """The numbers of the worlds, [2^n, 1]."""
+        return torch.arange(len(self.p), device=self.p.device).unsqueeze(1)
+
+    @cached_property
+    def parts(self) -> tuple[Tensor, Tensor]:
+        """The numbers of the worlds that keep all edges and no node, and all nodes and no edge, [B] each."""
+        space = self.row.space
+        edge = torch.arange(self.row.owner.numel(), device=self.p.device) < (space.edge_owner.numel() if space.edges else 0)
+        return self.number(edge), self.number(~edge)
+
+    def number(self, kept: Tensor) -> Tensor:
+        """The number of the world that keeps these elements [n] of each instance, [B]."""
+        return torch.zeros_like(self.row.count).index_add(0, self.row.owner, kept.long() << self.row.place)
+
+    def kept(self, number: Tensor) -> Tensor:
+        """The other way round."""
+        return ((number[self.row.owner] >> self.row.place) & 1).bool()
+
+    @property
+    def without(self) -> Tensor:
+        """Share of the rows that have their class where all else is kept, [2^n, B]."""
+        return self.same.flip(0)
+
+    def complement(self, split: Sequence[float]) -> Tensor:
+        """Probability of the class in the literal complement of each world, which is made of other rows, [2^n, B]."""
+        total = torch.zeros_like(self.p)
+        for share, event in zip(split, self.row.space.events, strict=True):
+            turned = sum(part for part, stays in zip(self.parts, event, strict=True) if not stays)
+            total += share * self.p.gather(0, self.code ^ turned)
+        return total
+
+
+@torch.no_grad()
+def tables(scm: Scm, space: Space, most: int) -> Iterator[tuple[Tensor, Tensor, Table]]:
+    """The worlds of all instances with at most ``most`` elements: their numbers, their elements, and the table."""
+    row = Row(space)
+    for group, members, some, its in row.parts(scm, torch.where(row.count <= most, row.count, -1)):
+        number = int(row.count[group[0]])
+        if number > most:
+            continue
+        for block in blocks(group.numel(), max(1, AT_ONCE // ((1 << number) * max(number, 1))), row.owner.device):
+            part = some if block.numel() == group.numel() else some.select(block)
+            here = Row(space.of(part.instances))
+            code = torch.arange(1 << number, device=row.owner.device).unsqueeze(1)
+            masks = here.part(((code >> here.place) & 1).to(scm.dtype))
+            p, same = part.verdict(*here.space.weights(masks))
+            yield group[block], members[torch.isin(its.owner, block)], Table(here, p, same)
 
 
 def blocks(number: int, size: int, device: torch.device) -> Iterator[Tensor]:

@@ -204,7 +204,7 @@ class Judge:
                 reached[number][edge] = True
         return reached
 
-    def _packed(self, masks: list[Pair], part: int) -> Pair:
+    def packed(self, masks: list[Pair], part: int) -> Pair:
         """Masks of a part's explanations in the order of its causal model's edges and nodes."""
         edge, node = [], []
         for number, edge_at, node_at in self._places[part]:
@@ -233,7 +233,7 @@ class Judge:
         parts = []
         with borrowed(self.model):
             for part, (_, scm) in enumerate(self.parts):
-                edge, node = self._packed(masks, part)
+                edge, node = self.packed(masks, part)
                 if worlds is None:
                     e = None if edge is None else torch.stack([edge, 1 - edge])
                     n = None if node is None else torch.stack([node, 1 - node])
