@@ -520,8 +520,8 @@ def test_what_cannot_be_done_is_refused_with_the_reason() -> None:
     for algorithm, asked, why in (
         (PGExplainer(), BOTH, "weighs edges only"),
         (PGExplainer(), NODES, "weighs edges only"),
-        (PGMExplainer(), {"node_mask_type": "attributes"}, "whole nodes"),
-        (PGMExplainer(), {"node_mask_type": "common_attributes"}, "whole nodes"),
+        (PGMExplainer(), {"node_mask_type": "attributes"}, "scores nodes, not their features"),
+        (PGMExplainer(), {"node_mask_type": "common_attributes"}, "scores nodes, not their features"),
     ):
         with pytest.raises(UnsupportedError, match=why):
             explainer(model, algorithm, **asked)

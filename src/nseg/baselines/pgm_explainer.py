@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from scipy.stats import chi2
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
-from nseg.errors import UnsupportedError
+from nseg.baselines.scores import mean_of_ends, on_elements, refuse_features
 from nseg.explainer import BatchedAlgorithm
 from nseg.scm import Scm
 from nseg.search import Solution, Tick
 from nseg.settings import Common, number, one_of, whole
-from nseg.space import Masks, Noise, Space
+from nseg.space import Noise, Space
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,12 +59,12 @@ def chi_square(perturbed: Tensor, changed: Tensor) -> Tensor:
 
 
 def certainty(statistic: Tensor) -> Tensor:
-    r"""One minus the p-value of a chi-square statistic with one degree of freedom, :math:`\mathrm{erf}\sqrt{\chi^2 / 2}`.
+    r"""One minus the p-value of a chi-square statistic with one degree of freedom.
 
     >>> certainty(torch.tensor([0.0, 3.841459], dtype=torch.double))
     tensor([0.0000, 0.9500], dtype=torch.float64)
     """
-    return torch.erf((statistic / 2).sqrt())
+    return torch.as_tensor(chi2.cdf(statistic.cpu().numpy(), df=1), dtype=statistic.dtype, device=statistic.device)
 
 
 class PGMExplainer(BatchedAlgorithm):
@@ -110,11 +111,7 @@ class PGMExplainer(BatchedAlgorithm):
 
     def supports(self) -> bool:
         """Edges and whole nodes of classification models at any level."""
-        if self.explainer_config.node_mask_type not in (None, MaskType.object):
-            raise UnsupportedError(
-                f"PGMExplainer scores whole nodes (got node_mask_type='{self.explainer_config.node_mask_type.value}'). "
-                "Use node_mask_type='object'."
-            )
+        refuse_features(self)
         return super().supports()
 
     @torch.no_grad()
@@ -127,10 +124,4 @@ class PGMExplainer(BatchedAlgorithm):
         changed = scm.do() - p > settings.drop  # [S, B]
         node = certainty(chi_square(perturbed, changed[:, owner])).to(scm.dtype)  # [N]
         tick()
-        return Solution(Masks(_on_edges(space, node) if space.edges else None, node.unsqueeze(1) if space.nodes else None))
-
-
-def _on_edges(space: Space, node: Tensor) -> Tensor:
-    """Mean score of the ends of each edge element, [n_e]; the same for both of its directions."""
-    value = node[space.instances.edge_index].mean(0)
-    return value.new_zeros(space.edge_owner.numel()).scatter(0, space.element_of_edge, value)
+        return Solution(on_elements(space, mean_of_ends(scm.instances, node), node))
