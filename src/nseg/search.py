@@ -278,7 +278,7 @@ PROGRESS = 1e-3
 
 def _copy(chosen: Tensor, now: Tensor, taken: Tensor, owner: Tensor, active: Tensor) -> None:
     """Put what was taken into ``chosen``; ``now`` holds the elements of active instances only."""
-    here = torch.isin(owner, active).nonzero().flatten() if active.numel() < taken.size(1) else torch.arange(owner.numel())
+    here = torch.isin(owner, active).nonzero().flatten()
     take = taken[:, owner[here]].view(len(taken), -1, *[1] * (now.dim() - 2))
     chosen[:, here] = torch.where(take, now, chosen[:, here])
 
