@@ -379,8 +379,8 @@ def papers_settings() -> Table:
     table = Table("method", "settings that differ from the default", title="The paper's settings")
     plain = vars(NSEG().settings)
     for (dataset, masks), settings in PAPER.items():
-        changed = ", ".join(f"{k}={v:g}" for k, v in settings.items() if isinstance(v, int | float) and v != plain[k])
-        table.add_row(f"nseg, paper, {dataset} ({masks})", changed)
+        changed = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items() if v != plain[k])
+        table.add_row(f"nseg, paper, {dataset} ({masks})", ", ".join(changed))
     return table
 
 
