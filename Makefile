@@ -18,6 +18,7 @@ check: .venv/ready  ## lint and types
 bench: .venv/ready  ## measure faithfulness and speed; needs NSEG_DATA, see benchmarks/README.md
 	$(BIN)/python benchmarks/authors.py
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/methods.py --every 7
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -1,0 +1,336 @@
+"""Every method on the same instances: one table, beside the paper's numbers where it has them.
+
+    NSEG_DATA=... python benchmarks/methods.py --paper results.csv --out benchmarks/results/methods.csv
+    NSEG_DATA=... python benchmarks/methods.py --same-epochs --out benchmarks/results/methods.csv
+    NSEG_DATA=... python benchmarks/methods.py --why --paper results.csv --out benchmarks/results/methods.csv
+
+The first explains all motif nodes of the authors' three GCNs and the paper's 250 graphs of Mutagenicity and MSRC_21 (by the
+GCNs that this project trained) with every method of the catalogue, and writes each row when it is done; a second run
+replaces the rows that it makes again. ``--same-epochs`` measures the batched mask learners against PyG's GNNExplainer
+called once per instance for as many epochs (``methods_speed.csv``). ``--why`` makes again what explains the paper's
+differing numbers (``methods_why.csv``). Each run writes ``methods.md`` anew from the files that are there. One thread.
+
+Fidelity is by label; masks weigh messages, nothing is removed. *soft* takes masks as they are, *hard* is the method's own
+hard explanation, *cut* keeps what is above 0.5 in the soft mask.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch_geometric
+from authors import CONFIG, GRAPHS, METRICS, load, paper_numbers
+from authors import accuracy as authors_accuracy
+from methods_table import Row, Sheet, write_page
+from torch import nn
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, ExplainerAlgorithm, Explanation
+from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
+from torch_geometric.utils import k_hop_subgraph
+from why import NODES_IN_TRUTH, checks
+
+import nseg
+from nseg import NSEG, explain_many
+from nseg.baselines import CATALOGUE, make
+from nseg.baselines.pgexplainer import PGExplainer
+from nseg.datasets import load as load_dataset
+from nseg.explainer import BatchedAlgorithm
+from nseg.metrics import Judge, accuracy
+from nseg.models import pretrained
+
+OURS = {"Mutagenicity": "mutagenicity", "MSRC_21": "msrc-21"}
+DATASETS = (*GRAPHS, *OURS)
+PYG = "gnnexplainer (PyG, looped)"
+METHODS = ("nseg", "nseg (paper)", *[name for name in CATALOGUE if name != "nseg"], PYG)
+PUBLISHED = {"nseg (paper)": "nseg_pns_e", PYG: "gnnexplainer"}  # rows of the paper with another name
+KINDS = {"soft": "soft", "hard": "hard", "cut": 0.5}
+
+
+# --- what is explained -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Task:
+    """A trained network and the predictions of it that are explained.
+
+    Args:
+        name: the paper's name of the dataset.
+        model: the network.
+        data: the graph, or the graphs.
+        config: what PyG wants to know of the network.
+        instances: nodes or graphs.
+        judge: Recall@K and ROC-AUC of explanations, as far as ground truth is known.
+    """
+
+    name: str
+    model: nn.Module
+    data: Data | list[Data]
+    config: dict[str, str]
+    instances: Sequence[int]
+    judge: Callable[[list[Explanation]], dict[str, float]]
+
+    @property
+    def preset(self) -> str:
+        """Its name in this project."""
+        return OURS.get(self.name, self.name.lower())
+
+    def explainer(self, algorithm: ExplainerAlgorithm, nodes: bool = False) -> Explainer:
+        return Explainer(
+            self.model,
+            algorithm,
+            explanation_type="model",
+            edge_mask_type="object",
+            node_mask_type="object" if nodes else None,
+            model_config=self.config,
+        )
+
+
+def task(name: str, folder: Path, every: int) -> Task:
+    if name in GRAPHS:
+        first, block, k = GRAPHS[name]
+        model, data = load(name, folder)
+        nodes = range(first, int(data.num_nodes), every)
+        return Task(name, model, data, CONFIG, nodes, lambda found: authors_accuracy(data, found, first, block, k))
+    benchmark = load_dataset(OURS[name])
+
+    def by_truth(found: list[Explanation]) -> dict[str, float]:
+        if benchmark.k_edges is None:
+            return {}
+        values = accuracy(benchmark, found)
+        return {name: 100 * float(np.nanmean(getattr(values, name).numpy())) for name in ("recall_at_k", "roc_auc")}
+
+    instances = benchmark.instances[::every].tolist()
+    return Task(name, pretrained(OURS[name]), benchmark.graphs, benchmark.model_config, instances, by_truth)
+
+
+# --- one row -----------------------------------------------------------------------------------------------------------
+
+
+def algorithm(method: str, preset: str, seed: int) -> ExplainerAlgorithm:
+    """The paper's settings where the paper has a row of the method, else the defaults."""
+    if method == PYG:
+        return PyGGNNExplainer(epochs=100, edge_size=make("gnnexplainer", preset).settings.edge_size)
+    if method == "nseg":
+        return NSEG(seed=seed)
+    return make("nseg" if method == "nseg (paper)" else method, preset, seed=seed)
+
+
+def small_enough(task: Task, most: int) -> list[int]:
+    """Instances with at most so many undirected edges within reach."""
+    found = explain_many(task.explainer(make("none")), task.data, task.instances)
+    ends = [one.edge_index[:, one.reached].sort(0).values for one in found]
+    return [int(one.output_id) for one, pair in zip(found, ends, strict=True) if pair.unique(dim=1).size(1) <= most]
+
+
+def settings_of(algorithm: ExplainerAlgorithm) -> str:
+    """What is not default, in short."""
+    if not isinstance(algorithm, BatchedAlgorithm):
+        return f"epochs={algorithm.epochs}, lr={algorithm.lr}, edge_size={algorithm.coeffs['edge_size']}"
+    plain = {one.name: one.default for one in fields(algorithm.settings)}
+    changed = {name: value for name, value in vars(algorithm.settings).items() if value != plain[name] and name != "seed"}
+    return ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in changed.items()) or "defaults"
+
+
+def row(task: Task, method: str, seed: int, calls: int) -> Row | None:
+    """Explain all instances with a method and measure everything; None if it can explain none of them."""
+    made = algorithm(method, task.preset, seed)
+    explain, index = task.explainer(made), task.instances
+    if method == "exhaustive":
+        index = small_enough(task, made.settings.most)
+    elif method == PYG:
+        index = index[:: max(1, len(index) // calls)][:calls]
+        torch.manual_seed(seed)
+    if not len(index):
+        return None
+    began = time.perf_counter()
+    if isinstance(made, PGExplainer):
+        made.fit(explain, task.data, index)
+    found = explain_many(explain, task.data, index)
+    seconds = (time.perf_counter() - began) / len(found)
+    scores = {**fidelity(explain, task, found), **task.judge(found)}
+    if method == "pgm_explainer" and task.name in GRAPHS:
+        scores["recall_at_k (nodes)"] = node_recall(task, made)
+    kept = [float(mask.sum()) for one in found if (mask := one.get("hard_edge_mask")) is not None]
+    if kept:
+        scores["kept_edges"] = float(np.mean(kept))
+    named: Row = {
+        "dataset": task.name,
+        "method": method,
+        "settings": settings_of(made),
+        "instances": len(found),
+        "seed": seed,
+    }
+    return named | {name: round(value, 2) for name, value in scores.items()} | {"seconds": round(seconds, 5)}
+
+
+def fidelity(explain: Explainer, task: Task, found: list[Explanation]) -> dict[str, float]:
+    """Fid+, Fid-, charact and sparsity in percent, of soft, hard and cut masks, and the PNS bound of hard ones."""
+    judge = Judge(explain, task.data, found)
+    scores: dict[str, float] = {}
+    for kind, masks in KINDS.items():
+        if kind == "hard" and found[0].get("hard_edge_mask") is None:
+            continue
+        value = judge.fidelity(masks)  # type: ignore[arg-type]
+        names = ("fid_plus", "fid_minus", "charact", "sparsity") + (("pns",) if kind == "hard" else ())
+        scores |= {f"{kind}_{name}": 100 * getattr(value, name) for name in names}
+    return scores
+
+
+def node_recall(task: Task, made: ExplainerAlgorithm) -> float:
+    """Recall@K over the nodes within three hops in percent: the paper's number for methods that score nodes."""
+    (first, block, _), k = GRAPHS[task.name], NODES_IN_TRUTH[task.name]
+    assert isinstance(task.data, Data)
+    recalls = []
+    for one in explain_many(task.explainer(made, nodes=True), task.data, task.instances):
+        near = k_hop_subgraph(one.output_id, 3, task.data.edge_index, num_nodes=task.data.num_nodes)[0]
+        score = torch.zeros(int(task.data.num_nodes)).index_copy(0, one.node_id, one.node_mask[:, 0])[near]
+        top = near[score.argsort(descending=True, stable=True)[:k]]
+        recalls.append(float((top.sub(first) // block == (one.output_id - first) // block).sum()) / block)
+    return 100 * float(np.mean(recalls))
+
+
+def beside_the_paper(made: Row, published: dict[tuple[str, str, str], float]) -> Row:
+    """The paper's numbers for a row, and how far ours are from them."""
+    name, method = str(made["dataset"]), str(made["method"])
+    theirs = {m: published.get((name, PUBLISHED.get(method, method), m)) for m in METRICS} if method != "nseg" else {}
+    found = {metric: value for metric, value in theirs.items() if value is not None}
+    numbers: Row = {f"paper_{metric}": value for metric, value in found.items()}
+    for metric, value in found.items():
+        if (mine := like_the_paper(made, metric)) is not None:
+            numbers[f"difference_{metric}"] = round(mine - value, 2)
+    return numbers
+
+
+def like_the_paper(made: Row, metric: str) -> float | None:
+    """Our number for one of the paper's metrics, in the reading in which the paper's own numbers are met."""
+    names = {
+        "fid_plus_c": ["soft_fid_plus"],
+        "fid_minus_c": ["soft_fid_minus"],
+        "charact_c": ["soft_charact"],
+        "recall_at_k": ["recall_at_k (nodes)", "recall_at_k (directed)", "recall_at_k"],
+        "roc_auc": ["roc_auc (pooled)", "roc_auc"],
+    }
+    if made["method"] == "pgm_explainer" and metric == "recall_at_k":
+        names[metric] = names[metric][:1]  # the paper's is over nodes
+    return next((float(made[name]) for name in names[metric] if made.get(name, "") != ""), None)
+
+
+# --- the three runs ----------------------------------------------------------------------------------------------------
+
+
+def compare(tasks: Sequence[Task], methods: Sequence[str], args: argparse.Namespace) -> None:
+    """One row per dataset and method, written when it is done."""
+    published, sheet = paper_numbers(args.paper), Sheet(beside(args.out, ""), ("dataset", "method", "seed"))
+    for one in tasks:
+        explain_many(one.explainer(NSEG()), one.data, one.instances[:2])  # load all that is loaded once
+        for method in methods:
+            made = row(one, method, args.seed, args.calls)
+            if made is None:
+                print(f"{one.name}: {method} can explain none of the instances", flush=True)
+                continue
+            sheet.put(made | beside_the_paper(made, published) | {"made_with": versions()})
+            print(*(made.get(key, "-") for key in SHOWN), flush=True)
+
+
+SHOWN = ("dataset", "method", "instances", "soft_charact", "hard_charact", "hard_sparsity", "roc_auc", "seconds")
+
+
+def same_epochs(tasks: Sequence[Task], args: argparse.Namespace) -> None:
+    """The batched mask learners against PyG's GNNExplainer, called once per instance for the same number of epochs."""
+    sheet = Sheet(beside(args.out, "_speed"), ("dataset", "method"))
+    for one in tasks:
+        few = one.instances[:: max(1, len(one.instances) // args.calls)][: args.calls]
+        slow: dict[int, float] = {}
+        for method in ("gnnexplainer", "cf_gnnexplainer", "cf2", "nseg"):
+            made = algorithm(method, one.preset, args.seed)
+            epochs = int(made.settings.steps)
+            if epochs not in slow:
+                slow[epochs] = once_per_instance(one, PyGGNNExplainer(epochs=epochs), few)
+            explain_many(one.explainer(made), one.data, few[:2])  # load all that is loaded once
+            began = time.perf_counter()
+            explain_many(one.explainer(made), one.data, one.instances)
+            fast = (time.perf_counter() - began) / len(one.instances)
+            found: Row = {"dataset": one.name, "method": method, "epochs": epochs, "instances": len(one.instances)}
+            found |= {"seconds": round(fast, 5), "pyg_calls": len(few), "pyg_seconds": round(slow[epochs], 5)}
+            sheet.put(found | {"times_faster": round(slow[epochs] / fast, 1), "made_with": versions()})
+            print(*list(found.values()), f"{slow[epochs] / fast:.0f} times faster", flush=True)
+
+
+def once_per_instance(task: Task, made: ExplainerAlgorithm, index: Sequence[int]) -> float:
+    """Seconds per call of PyG's own way."""
+    explain = task.explainer(made)
+
+    def call(number: int) -> None:
+        graph = task.data if isinstance(task.data, Data) else task.data[number]
+        explain(graph.x, graph.edge_index, **({"index": number} if graph is task.data else {}))
+
+    call(index[0])
+    began = time.perf_counter()
+    for number in index:
+        call(number)
+    return (time.perf_counter() - began) / len(index)
+
+
+def look_into(names: Sequence[str], args: argparse.Namespace) -> None:
+    """The checks of the authors' graphs, with the paper's number beside each."""
+    published, sheet = paper_numbers(args.paper), Sheet(beside(args.out, "_why"), ("dataset", "key"))
+    for name in names:
+        for one in checks(name, args.data):
+            paper = published.get((name, one.row, one.metric.split(" ")[0]))
+            found: Row = {"dataset": name, **one._asdict(), "value": round(one.value, 2)}
+            sheet.put(found | {"paper": "" if paper is None else paper, "made_with": versions()})
+            print(name, one.what, one.metric, f"{one.value:.2f}", paper, flush=True)
+
+
+def beside(out: Path | None, suffix: str) -> Path | None:
+    return None if out is None else out.with_name(f"{out.stem}{suffix}.csv")
+
+
+def versions() -> str:
+    """What a number was made with."""
+    run = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(run, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
+    return (
+        f"nseg {nseg.__version__} ({commit}), PyG {torch_geometric.__version__}, torch {torch.__version__}, "
+        f"Python {platform.python_version()}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=os.environ.get("NSEG_DATA"), help="folder that holds authors/")
+    parser.add_argument("--paper", type=Path, default=None, help="results.csv of the paper")
+    parser.add_argument("--datasets", nargs="*", default=DATASETS, choices=DATASETS, metavar="DATASET")
+    parser.add_argument("--methods", nargs="*", default=METHODS, choices=METHODS, metavar="METHOD")
+    parser.add_argument(
+        "--every", type=int, default=1, help="explain every n-th; prime to 5, 6 and 9 for all places of motifs"
+    )
+    parser.add_argument("--calls", type=int, default=10, help="instances for PyG's GNNExplainer")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--same-epochs", action="store_true", help="measure speed instead")
+    parser.add_argument("--why", action="store_true", help="check what explains the paper's numbers instead")
+    parser.add_argument("--out", type=Path, default=None, help="CSV to write; the others go beside it")
+    args = parser.parse_args()
+    if args.data is None:
+        parser.error("say where authors/GCN_*.npz lies: --data FOLDER or NSEG_DATA")
+    torch.set_num_threads(1)
+    if args.why:
+        look_into([name for name in args.datasets if name in GRAPHS], args)
+    else:
+        tasks = [task(name, args.data, args.every) for name in args.datasets]
+        same_epochs(tasks, args) if args.same_epochs else compare(tasks, args.methods, args)
+    if args.out:
+        write_page(args.out)
+
+
+if __name__ == "__main__":
+    main()
