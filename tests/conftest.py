@@ -1,5 +1,9 @@
+import hypothesis
 import pytest
 import torch
+
+hypothesis.settings.register_profile("busy machine", deadline=None)
+hypothesis.settings.load_profile("busy machine")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 import torch_geometric
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
@@ -40,7 +41,19 @@ def write(folder: str | Path, explanations: Sequence[Explanation], manifest: dic
         explanations: from ``explain_many``.
         manifest: plain data; versions are added.
     """
-    folder, explanations = prepared(folder), [placed(one) for one in explanations]
+    folder = prepared(folder)
+    versions = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+    }
+    write_explanations(folder / "explanations.parquet", explanations)
+    write_json(folder / "manifest.json", {**manifest, "versions": versions})
+
+
+def write_explanations(path: Path, explanations: Sequence[Explanation]) -> None:
+    """Write explanations as Parquet, a row each."""
+    explanations = [placed(one) for one in explanations]
     columns: dict[str, list[Any]] = {"output_id": [int(one.output_id) for one in explanations]}
     columns["target"] = [_target(one) for one in explanations]
     for name in NUMBERS:
@@ -48,13 +61,7 @@ def write(folder: str | Path, explanations: Sequence[Explanation], manifest: dic
     for name in TENSORS:
         columns[name] = [None if one.get(name) is None else one[name].flatten().tolist() for one in explanations]
     columns["node_mask_width"] = [None if one.get("node_mask") is None else one.node_mask.size(1) for one in explanations]
-    versions = {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-    }
-    replace_file(folder / "explanations.parquet", lambda path: pq.write_table(pa.table(columns), path, compression="zstd"))
-    write_json(folder / "manifest.json", {**manifest, "versions": versions})
+    replace_file(path, lambda place: pq.write_table(pa.table(columns), place, compression="zstd"))
 
 
 def prepared(folder: str | Path) -> Path:
@@ -87,8 +94,35 @@ def read(folder: str | Path) -> tuple[list[Explanation], dict[str, Any]]:
     for name in ("explanations.parquet", "manifest.json"):
         if not (folder / name).is_file():
             raise InputError(f"{folder} must hold {name} (it does not). Write it with nseg explain --out.")
-    rows = pq.read_table(folder / "explanations.parquet").to_pylist()
-    return [_explanation(row) for row in rows], json.loads((folder / "manifest.json").read_text())
+    return read_explanations(folder / "explanations.parquet"), json.loads((folder / "manifest.json").read_text())
+
+
+def read_explanations(path: Path) -> list[Explanation]:
+    """Explanations, without their graphs."""
+    return [_explanation(row) for row in pq.read_table(path).to_pylist()]
+
+
+def attach(one: Explanation, data: Data | Sequence[Data]) -> Explanation:
+    """A stored explanation with its graph again, so that it can be judged and drawn.
+
+    Args:
+        one: from :func:`read` or :func:`read_explanations`.
+        data: the graph, or the graphs, that were explained; models that take more than ``x`` and ``edge_index`` are not
+            covered.
+    """
+    number = int(one.output_id)
+    if number >= (int(data.num_nodes) if isinstance(data, Data) else len(data)):
+        raise InputError(f"data must be what was explained (got one without output {number}).")
+    found, graph = one.clone(), data if isinstance(data, Data) else data[number]
+    if one.node_id.numel() and int(one.node_id.max()) >= graph.num_nodes:
+        raise InputError(f"data must be what was explained (got {graph.num_nodes} nodes, too few for output {number}).")
+    place = torch.full((graph.num_nodes,), -1).index_copy(0, one.node_id, torch.arange(one.node_id.numel()))
+    found.x, found.edge_index = graph.x[one.node_id], place[graph.edge_index[:, one.edge_id]]
+    found._model_args, found._model_config = [], None
+    if isinstance(data, Data):
+        found.index = place[number].view(1)
+        found.target = torch.full((one.node_id.numel(),), -1).index_copy(0, found.index, one.target)
+    return found
 
 
 def _explanation(row: dict[str, Any]) -> Explanation:

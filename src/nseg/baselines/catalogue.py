@@ -18,11 +18,13 @@ class Entry:
         module: where it is, below ``nseg``; imported when it is asked for.
         name: of its class.
         idea: what it does, in a line.
+        seeded: whether its explanations depend on the seed.
     """
 
     module: str
     name: str
     idea: str
+    seeded: bool = False
 
     def load(self) -> type[BatchedAlgorithm]:
         """Its class."""
@@ -31,8 +33,10 @@ class Entry:
 
 
 CATALOGUE = {
-    "nseg": Entry("explainer", "NSEG", "what is both necessary and sufficient: climbs a lower bound of the PNS"),
-    "random": Entry("baselines.trivial", "Random", "random scores; the hard mask keeps a random half"),
+    "nseg": Entry(
+        "explainer", "NSEG", "what is both necessary and sufficient: climbs a lower bound of the PNS", seeded=True
+    ),
+    "random": Entry("baselines.trivial", "Random", "random scores; the hard mask keeps a random half", seeded=True),
     "all": Entry("baselines.trivial", "All", "everything"),
     "none": Entry("baselines.trivial", "Nothing", "nothing"),
     "guided_bp": Entry("baselines.gradients", "GuidedBackprop", "gradient along paths that only speak for the class"),
@@ -43,15 +47,27 @@ CATALOGUE = {
     "grad_cam": Entry("baselines.gradients", "GradCAM", "nodes whose hidden features point to where the score rises"),
     "occlusion": Entry("baselines.occlusion", "Occlusion", "how far p falls when an element alone is taken away"),
     "pagerank": Entry("baselines.trivial", "PageRank", "what a walk back along the messages meets; ignores the model"),
-    "gnnexplainer": Entry("baselines.gnnexplainer", "GNNExplainer", "the mask that keeps the prediction (sufficiency)"),
-    "pgexplainer": Entry("baselines.pgexplainer", "PGExplainer", "a network, fitted once, that reads masks off embeddings"),
+    "gnnexplainer": Entry(
+        "baselines.gnnexplainer", "GNNExplainer", "the mask that keeps the prediction (sufficiency)", seeded=True
+    ),
+    "pgexplainer": Entry(
+        "baselines.pgexplainer", "PGExplainer", "a network, fitted once, that reads masks off embeddings", seeded=True
+    ),
     "pgm_explainer": Entry(
-        "baselines.pgm_explainer", "PGMExplainer", "nodes whose random perturbation goes with a change of the prediction"
+        "baselines.pgm_explainer",
+        "PGMExplainer",
+        "nodes whose random perturbation goes with a change of the prediction",
+        seeded=True,
     ),
     "cf_gnnexplainer": Entry(
-        "baselines.cf_gnnexplainer", "CFGNNExplainer", "the fewest edges whose removal changes the class (necessity)"
+        "baselines.cf_gnnexplainer",
+        "CFGNNExplainer",
+        "the fewest edges whose removal changes the class (necessity)",
+        seeded=True,
     ),
-    "cf2": Entry("baselines.cf2", "CF2", "the smallest mask that is strong both factually and counterfactually"),
+    "cf2": Entry(
+        "baselines.cf2", "CF2", "the smallest mask that is strong both factually and counterfactually", seeded=True
+    ),
     "exhaustive": Entry("baselines.exhaustive", "Exhaustive", "the best of all subsets, where these can be counted"),
 }
 """All methods, NSEG first."""

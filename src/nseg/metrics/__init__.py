@@ -23,13 +23,14 @@ from nseg.metrics.scores import (
     unfaithfulness,
 )
 from nseg.metrics.tables import Accuracy, accuracy, summarise, trivial
-from nseg.metrics.worlds import Curve, Fidelity, Judge, perturbed_stability, stability
+from nseg.metrics.worlds import Curve, Fidelity, Judge, Outcomes, perturbed_stability, stability
 
 __all__ = [
     "Accuracy",
     "Curve",
     "Fidelity",
     "Judge",
+    "Outcomes",
     "accuracy",
     "area",
     "bootstrap",

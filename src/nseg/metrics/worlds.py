@@ -59,6 +59,29 @@ class Fidelity:
 
 
 @dataclass(frozen=True)
+class Outcomes:
+    """What becomes of each prediction without its explanation and with it alone, [B] each.
+
+    Args:
+        changed_without, changed_with: 1 where the class is another; for a phenomenon, where right turns wrong or back.
+        p, p_factual, p_complement: probability of the explained class on the whole graph, with the explanation, without it.
+        sparsity: share of the elements within reach that is left out.
+    """
+
+    changed_without: Tensor
+    changed_with: Tensor
+    p: Tensor
+    p_factual: Tensor
+    p_complement: Tensor
+    sparsity: Tensor
+
+    @property
+    def pns(self) -> Tensor:
+        """Lower bounds of the PNS for the literal complement."""
+        return (self.p_factual - self.p_complement).clamp_min(0)
+
+
+@dataclass(frozen=True)
 class Curve:
     """Fidelity along a threshold or a sparsity.
 
@@ -308,34 +331,42 @@ class Judge:
         """Fid+, Fid-, charact, by label and by probability, with the bounds and the sparsity."""
         return self._fidelity(self.masks(masks), str(masks), intervention)
 
-    def _fidelity(self, masks: list[Pair], kind: str, intervention: str) -> Fidelity:
-        if intervention not in ("mask", "remove"):
-            raise InputError(f"intervention must be 'mask' or 'remove' (got {intervention!r}).")
-        factual, complement = self.removed(masks) if intervention == "remove" else self.outcome(masks)
-        p, p_f, p_c = (probability(o, self.target, self.config) for o in (self.output, factual, complement))
-        plus, minus = self._changed(complement), self._changed(factual)
-        gap = (p_f - p_c).clamp_min(0)
+    def _fidelity(self, masks: list[Pair], kind: str, intervention: Intervention) -> Fidelity:
+        each = self._outcomes(masks, intervention)
+        plus, minus = each.changed_without.mean(), each.changed_with.mean()
         return Fidelity(
             fid_plus=float(plus),
             fid_minus=float(minus),
             charact=float(scores.charact(plus, minus)),
-            fid_plus_probability=float(scores.fid_plus_probability(p, p_c)),
-            fid_minus_probability=float(scores.fid_minus_probability(p, p_f)),
-            pns=float(gap.mean()),
-            pn=float((gap / p_f.clamp_min(1e-12)).mean()),
-            ps=float((gap / (1 - p_c).clamp_min(1e-12)).mean()),
-            sparsity=float(self.sparsity(masks).mean()),
+            fid_plus_probability=float(scores.fid_plus_probability(each.p, each.p_complement)),
+            fid_minus_probability=float(scores.fid_minus_probability(each.p, each.p_factual)),
+            pns=float(each.pns.mean()),
+            pn=float((each.pns / each.p_factual.clamp_min(1e-12)).mean()),
+            ps=float((each.pns / (1 - each.p_complement).clamp_min(1e-12)).mean()),
+            sparsity=float(each.sparsity.mean()),
             masks=kind,
             intervention=intervention,
             instances=len(self.found),
         )
 
+    def outcomes(self, masks: Masks = "soft", intervention: Intervention = "mask") -> Outcomes:
+        """What fidelity is the mean of, instance by instance."""
+        return self._outcomes(self.masks(masks), intervention)
+
+    def _outcomes(self, masks: list[Pair], intervention: Intervention) -> Outcomes:
+        if intervention not in ("mask", "remove"):
+            raise InputError(f"intervention must be 'mask' or 'remove' (got {intervention!r}).")
+        factual, complement = self.removed(masks) if intervention == "remove" else self.outcome(masks)
+        p, with_it, without = (probability(o, self.target, self.config) for o in (self.output, factual, complement))
+        changed = self._changed(complement), self._changed(factual)
+        return Outcomes(*changed, p, with_it, without, self.sparsity(masks))
+
     def _changed(self, output: Tensor) -> Tensor:
-        """Share of instances whose class is not what it was; |right before - right after| for a phenomenon."""
+        """1 where the class is not what it was; |right before - right after| for a phenomenon, [B]."""
         after = predicted_class(output, self.config)
         if self.explainer.explanation_type.value == "model":
-            return scores.fid_plus(self.label, after)
-        return ((self.label == self.target).float() - (after == self.target).float()).abs().mean()
+            return (self.label != after).float()
+        return ((self.label == self.target).float() - (after == self.target).float()).abs()
 
     def sparsity(self, masks: list[Pair]) -> Tensor:
         """Share of the edges within reach (or nodes, where only they are masked) that each explanation leaves out, [B]."""
@@ -375,7 +406,7 @@ class Judge:
         masks = [[(top(e, share), top(n, share)) for e, n in ranks] for share in at]
         return self._curve("sparsity", masks, at, intervention)
 
-    def _curve(self, along: str, masks: list[list[Pair]], at: Sequence[float], intervention: str) -> Curve:
+    def _curve(self, along: str, masks: list[list[Pair]], at: Sequence[float], intervention: Intervention) -> Curve:
         if not len(at) or list(at) != sorted(at):
             raise InputError(f"A curve needs values in ascending order (got {list(at)}).")
         found = [self._fidelity(m, along, intervention) for m in masks]

@@ -1,0 +1,6 @@
+"""Studies: datasets x networks x methods x seeds, described in a short TOML, run once, kept as plain records."""
+
+from nseg.study.plan import Method, Study, Trial, find, names, read
+from nseg.study.runs import Run, run, start
+
+__all__ = ["Method", "Run", "Study", "Trial", "find", "names", "read", "run", "start"]

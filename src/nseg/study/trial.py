@@ -1,0 +1,182 @@
+"""One trial: explain, keep the explanations, measure, and give a record that is plain data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import time
+import traceback
+from dataclasses import asdict
+from datetime import datetime, timezone
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import torch
+import torch_geometric
+from torch import Tensor
+from torch_geometric.explain import Explanation
+
+import nseg
+from nseg import Explainer, baselines, explain_many, metrics, store
+from nseg.explainer import BatchedAlgorithm
+from nseg.study.plan import Trial
+from nseg.study.task import Task, load
+
+Record = dict[str, Any]
+KINDS: dict[str, Any] = {"soft": "soft", "hard": "hard", "cut": 0.5}
+"""Masks that fidelity is measured on: as they are, the method's own hard ones, what is above 0.5 in the soft ones."""
+
+_NOT_ENGINE = ("study", "report", "reports", "plot", "metrics", "backends", "cli.py", "store.py", "__init__.py")
+"""What does not change an explanation."""
+
+
+@cache
+def code(what: str) -> str:
+    """Hash of the source that determines ``explanations``, or ``measures`` of them."""
+    root = Path(nseg.__file__).parent
+    if what == "measures":
+        files = [*sorted((root / "metrics").rglob("*.py")), Path(__file__)]
+    else:
+        files = [path for path in sorted(root.rglob("*.py")) if path.relative_to(root).parts[0] not in _NOT_ENGINE]
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def algorithm(trial: Trial) -> BatchedAlgorithm:
+    """The method of a trial, with all its settings."""
+    preset = trial.dataset if trial.preset == "paper" else None
+    joint = {"masks": trial.masks} if trial.method == "nseg" and preset else {}
+    settings = {name: tuple(v) if isinstance(v, list) else v for name, v in trial.settings.items()}
+    return baselines.make(trial.method, preset, **joint, **settings, seed=trial.seed)
+
+
+def key(trial: Trial) -> str:
+    """Hash of everything that determines the explanations of a trial."""
+    task = load(trial.dataset, trial.architecture, trial.network)
+    facts = {
+        "method": trial.method,
+        "masks": trial.masks,
+        "settings": algorithm(trial).settings.as_plain_data(),
+        "every": trial.every,
+        "weights": task.weights,
+        "data": task.data,
+        "code": code("explanations"),
+        "versions": [torch.__version__, torch_geometric.__version__],
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def execute(trial: Trial, name: str, folder: Path, measures: tuple[str, ...], old: Record | None = None) -> Record:
+    """Run a trial, or measure again what an earlier run has explained; a failure is a record with its traceback.
+
+    Args:
+        trial: what to do.
+        name: its key.
+        folder: of the run; explanations and values of each instance are written below it.
+        measures: what the record must hold.
+        old: the trial's record so far.
+    """
+    began = {"key": name, "trial": asdict(trial), "started": _now()}
+    try:
+        if old is None or old["status"] != "done":
+            old = {**began, **_explained(trial, folder / "explanations" / f"{name}.parquet")}
+        if old["status"] == "done":
+            old |= _measured(trial, old, folder, name, measures)
+        return {**old, "finished": _now()}
+    except Exception:  # whatever it is, the other trials go on
+        return {**began, "status": "failed", "traceback": traceback.format_exc(), "finished": _now()}
+
+
+def _explained(trial: Trial, path: Path) -> Record:
+    """Explain, and keep the explanations."""
+    task, made = load(trial.dataset, trial.architecture, trial.network), algorithm(trial)
+    index = task.instances(trial.every, getattr(made.settings, "most", None))
+    facts = {
+        "settings": made.settings.as_plain_data(),
+        "weights": task.weights,
+        "data": task.data,
+        "code": code("explanations"),
+        "instances": len(index),
+    }
+    if not index:
+        return {**facts, "status": "skipped", "reason": "no instance is small enough for this method"}
+    explain = task.explainer(made, trial.masks)
+    wall, cpu = time.perf_counter(), time.process_time()
+    if hasattr(made, "fit"):
+        made.fit(explain, task.graphs, index, progress=False)
+    fitted = time.perf_counter()
+    found = explain_many(explain, task.graphs, index, progress=False)
+    facts |= {
+        "fit_seconds": fitted - wall,
+        "wall_seconds": time.perf_counter() - wall,
+        "cpu_seconds": time.process_time() - cpu,
+    }
+    store.write_explanations(path, found)
+    return {**facts, "status": "done"}
+
+
+# --- measures ----------------------------------------------------------------------------------------------------------
+
+
+def _measured(trial: Trial, record: Record, folder: Path, name: str, measures: tuple[str, ...]) -> Record:
+    """Measure stored explanations: means in the record, values of each instance beside it."""
+    began, task = time.process_time(), load(trial.dataset, trial.architecture, trial.network)
+    explain = task.explainer(algorithm(trial), trial.masks)
+    found = [store.attach(one, task.graphs) for one in store.read_explanations(folder / "explanations" / f"{name}.parquet")]
+    values, curves = values_of(task, explain, found, trial.masks), {}
+    if "thresholds" in measures:
+        curve = metrics.Judge(explain, task.graphs, found).thresholds()
+        curves["thresholds"] = {
+            k: [float(v) for v in getattr(curve, k)] for k in ("at", "fid_plus", "fid_minus", "charact", "sparsity")
+        }
+    table = pa.table({"output_id": [int(one.output_id) for one in found], **{k: v.numpy() for k, v in values.items()}})
+    store.replace_file(folder / "values" / f"{name}.parquet", lambda path: pq.write_table(table, path))
+    return {
+        "means": means(values) | {"seconds": record["wall_seconds"] / len(found)},
+        "curves": curves,
+        "measures": sorted(measures),
+        "measured_by": code("measures"),
+        "measure_seconds": time.process_time() - began,
+    }
+
+
+def values_of(task: Task, explain: Explainer, found: list[Explanation], masks: str) -> dict[str, Tensor]:
+    """What each instance contributes to each metric, [B] each."""
+    judge = metrics.Judge(explain, task.graphs, found)
+    values: dict[str, Tensor] = {}
+    for kind, which in KINDS.items():
+        each = judge.outcomes(which)
+        values |= {
+            f"{kind}.fid_plus": each.changed_without,
+            f"{kind}.fid_minus": each.changed_with,
+            f"{kind}.sparsity": each.sparsity,
+            f"{kind}.pns": each.pns,
+        }
+    values["kept"] = torch.tensor([float(_kept(one).sum()) for one in found])
+    truth = metrics.accuracy(task.bench, found, "node" if masks == "f" else "edge")
+    values |= {"recall_at_k": truth.recall_at_k, "roc_auc": truth.roc_auc}
+    return {name: value.double() for name, value in values.items()}
+
+
+def _kept(one: Explanation) -> Tensor:
+    found: Tensor = one.hard_node_mask if one.get("hard_edge_mask") is None else one.hard_edge_mask
+    return found
+
+
+def means(values: dict[str, Tensor]) -> dict[str, float | None]:
+    """The metrics of all instances; None where no instance has a value."""
+    found = {name: float(value.nanmean()) for name, value in values.items()}
+    for kind in KINDS:
+        plus, minus = (torch.tensor(found[f"{kind}.{sign}"]) for sign in ("fid_plus", "fid_minus"))
+        found[f"{kind}.charact"] = float(metrics.charact(plus, minus))
+    return {name: None if math.isnan(value) else value for name, value in found.items()}
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
