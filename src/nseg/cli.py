@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
@@ -32,10 +37,12 @@ from nseg import (
     metrics,
     models,
     store,
+    study,
 )
 from nseg.explainer import BatchedAlgorithm
 from nseg.models.weights import write_weights
 from nseg.presets import PAPER
+from nseg.study import summary, tables
 
 app = typer.Typer(
     help="Necessary and sufficient explanations for graph neural networks.",
@@ -322,6 +329,107 @@ def own_data(path: Path) -> Data | list[Data]:
     return loaded
 
 
+# --- studies -------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def bench(
+    name: Annotated[
+        str, typer.Argument(metavar="STUDY", help="A study that ships ('nseg list' shows them) or a TOML file.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; runs/STUDY if none. Started again, it does what is missing.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the trials.")] = 1,
+    every: Annotated[int | None, typer.Option(min=1, help="Explain every n-th of the paper's instances instead.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds instead of the study's, such as 0:5 or 0,3.")] = None,
+    networks: Annotated[str | None, typer.Option(help="ours or authors: whose networks to explain instead.")] = None,
+    retry: Annotated[bool, typer.Option(help="Run failed trials again.")] = False,
+    quiet: Annotated[bool, typer.Option(help="Print nothing but errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON record per line.")] = False,
+) -> None:
+    """Run a study; exit code 1 says that trials failed."""
+    plan = study.find(name)
+    changes: dict[str, Any] = {
+        "every": every,
+        "networks": networks,
+        "seeds": None if seeds is None else tuple(numbers(seeds)),
+    }
+    plan = replace(plan, **{k: v for k, v in changes.items() if v is not None})
+    folder = out or Path("runs") / plan.name
+    run_, trials = study.start(plan, folder, " ".join(["nseg", *sys.argv[1:]]))
+    left = [key for key in trials if not run_.done(key, plan.measures, retry)]
+    show = not quiet and not as_json
+    if show:
+        console().print(f"{plan.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
+    with bench_progress(run_, left, show) as (advance, say):
+        for record in study.run(run_, plan, trials, workers, retry):
+            advance()
+            if as_json:
+                typer.echo(json.dumps({k: v for k, v in record.items() if k != "curves"}))
+            elif show:
+                say(one_line(record, plan.columns))
+    failed = [record for record in run_.records(trials) if record["status"] == "failed"]
+    if show:
+        console().print(f"{len(trials) - len(failed)} of {len(trials)} trials done. Show them: nseg report {folder}")
+    if failed:
+        typer.echo(f"nseg: {len(failed)} trials failed; the first:\n{failed[0]['traceback']}", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def bench_progress(
+    run_: study.Run, left: list[str], show: bool
+) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """A bar with what runs now, and lines above it."""
+
+    class Now(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text("; ".join(run_.running(left)))
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn(), Now())
+    where = Console(stderr=True, width=None if sys.stderr.isatty() else 110)
+    with Progress(*columns, console=where, disable=not show, transient=True, refresh_per_second=1) as bar:
+        task = bar.add_task("trials", total=len(left))
+        yield lambda: bar.advance(task), lambda text: where.print(text, highlight=False, markup=False)
+
+
+def one_line(record: dict[str, Any], columns: Sequence[str]) -> str:
+    """A record in short."""
+    trial, means = study.Trial(**record["trial"]), record.get("means") or {}
+    if record["status"] != "done":
+        last = record.get("reason") or record["traceback"].strip().splitlines()[-1]
+        return f"{trial}: {record['status']}: {last}"
+    shown = (f"{summary.head(c)} {means[c]:.4g}" for c in columns if means.get(c) is not None)
+    return f"{trial}: {', '.join(shown)}"
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder of 'nseg bench'.")],
+    name: Annotated[str | None, typer.Option("--study", help="Which study of it; all if none.")] = None,
+    form: Annotated[str, typer.Option("--format", help="What to print: table, markdown, csv, latex or none.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="Folder for tables, figures and manifest; RUN/report if none.")] = None,
+) -> None:
+    """Show the results of a study beside the paper's, and write tables and figures."""
+    found = study.Run(run)
+    if not found.studies():
+        raise InputError(f"RUN must be a run folder of nseg bench (got {run}, which is none). Make one: nseg bench smoke.")
+    printed = {"markdown": tables.markdown, "latex": tables.latex}
+    if form not in ("table", "csv", "none", *printed):
+        raise InputError(f"--format must be table, markdown, csv, latex or none (got {form!r}).")
+    for one in [name] if name else found.studies():
+        lines = summary.summary(found, one)
+        if form == "table":
+            for table in tables.tables(lines):
+                console().print(tables.terminal(table))
+            console().print(tables.NOTES)
+        elif form != "none":
+            typer.echo(tables.as_csv(lines) if form == "csv" else printed[form](tables.tables(lines)))
+        files = study.write_report(found, one, out or run / "report")
+        typer.echo(f"Wrote {', '.join(files)} to {out or run / 'report'}.", err=True)
+
+
 # --- train and list ------------------------------------------------------------------------------------------------------
 
 
@@ -352,7 +460,7 @@ def train(
 
 @app.command(name="list")
 def list_() -> None:
-    """Show datasets, models with their accuracy, methods and their settings, and metrics."""
+    """Show datasets, models with their accuracy, studies, methods and their settings, and metrics."""
     table = Table("dataset", "explains", "GCN test accuracy", "GIN test accuracy", title="Datasets and pre-trained models")
     entries = models.manifest()
     levels = {"node": "nodes", "graph": "graphs"}
@@ -361,6 +469,10 @@ def list_() -> None:
         table.add_row(name, levels[entries[f"{name}/gcn"]["level"]], *accuracy)
     out = console()
     out.print(table)
+    studies = Table("study", "what it shows", title="Studies (nseg bench)")
+    for one in study.names():
+        studies.add_row(one, study.find(one).title)
+    out.print(studies)
     methods = Table("method", "idea", title="Methods")
     for name, entry in baselines.CATALOGUE.items():
         methods.add_row(name, entry.idea)

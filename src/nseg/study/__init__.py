@@ -2,5 +2,6 @@
 
 from nseg.study.plan import Method, Study, Trial, find, names, read
 from nseg.study.runs import Run, run, start
+from nseg.study.write import write_report
 
-__all__ = ["Method", "Run", "Study", "Trial", "find", "names", "read", "run", "start"]
+__all__ = ["Method", "Run", "Study", "Trial", "find", "names", "read", "run", "start", "write_report"]
