@@ -66,9 +66,9 @@ COLUMNS = (
 )
 
 
-def console() -> Console:
+def console(width: int = 110) -> Console:
     """Standard output, at a fixed width where it is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else 110)
+    return Console(width=None if sys.stdout.isatty() else width)
 
 
 def version(asked: bool) -> None:
@@ -422,7 +422,7 @@ def report(
         lines = summary.summary(found, one)
         if form == "table":
             for table in tables.tables(lines):
-                console().print(tables.terminal(table))
+                console(150).print(tables.terminal(table))
             console().print(tables.NOTES)
         elif form != "none":
             typer.echo(tables.as_csv(lines) if form == "csv" else printed[form](tables.tables(lines)))
