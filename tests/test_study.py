@@ -363,6 +363,14 @@ def test_tables_hold_the_same_numbers_in_every_form(done):
     assert [float(row["mean"]) for row in rows] == pytest.approx([one.mean for one in lines], abs=1e-4)
 
 
+def test_a_column_of_all_datasets_holds_the_same_cells(done):
+    lines = summary.summary(done[1], "tiny")
+    (table,) = tables.across(lines, "soft.sparsity")
+    (whole,) = tables.tables(lines)
+    place = whole.columns.index("soft sparsity")
+    assert [(label, cells[0]) for label, cells in table.rows] == [(label, cells[place]) for label, cells in whole.rows]
+
+
 def test_latex_shows_names_as_they_are():
     assert r"cf\_2 \& 5 \%" in tables.latex([tables.Table("cf_2 & 5 %", ("x",), ())])
 

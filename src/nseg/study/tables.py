@@ -69,6 +69,19 @@ def tables(lines: Sequence[Line]) -> list[Table]:
     return found
 
 
+def across(lines: Sequence[Line], column: str) -> list[Table]:
+    """One column of all datasets beside each other, a table per architecture."""
+    found = []
+    for architecture in dict.fromkeys(line.architecture for line in lines):
+        some = [line for line in lines if line.architecture == architecture and line.column == column]
+        names = list(dict.fromkeys(line.dataset for line in some))
+        cells = {(line.label, line.dataset): cell(line) for line in some}
+        labels = list(dict.fromkeys(line.label for line in some))
+        rows = tuple((label, tuple(cells.get((label, name), Cell("")) for name in names)) for label in labels)
+        found.append(Table(f"{head(column)}, {architecture.upper()}", tuple(names), rows))
+    return found
+
+
 def cell(line: Line) -> Cell:
     """A number with its spread and the paper's.
 

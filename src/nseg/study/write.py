@@ -14,7 +14,8 @@ def write_report(run: Run, name: str, folder: str | Path) -> list[str]:
     root, lines, (study, _) = store.prepared(folder), summary.summary(run, name), run.study(name)
     shown, cost = tables.tables(lines), summary.cost(run, name)
     facts = summary.manifest(run, name)
-    page = f"# {study.title}\n\nMade by `{facts['command']}`, then `nseg report`. {tables.NOTES}\n\n{tables.markdown(shown)}"
+    page = f"# {study.title}\n\nMade by `{facts['command']}`, then `nseg report`. {tables.NOTES}\n\n"
+    page += tables.markdown([*(one for c in study.columns for one in tables.across(lines, c)), *shown])
     texts = {
         f"{name}.md": page,
         f"{name}.csv": tables.as_csv(lines),
