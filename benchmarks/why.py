@@ -262,7 +262,9 @@ explained. Nor is the ROC-AUC of BA-Shapes: 0.5 on the edges that no message cro
 
 **CF-GNNExplainer: explained in part.** Fid- on BA-Shapes and Tree-Cycles is that of the empty mask, {empty} (paper
 {empty paper}), so the paper's masks were almost empty there; so are ours on BA-Shapes. Fid+ on the trees is at most 100
-minus {bare} on the cut subgraph, and {cf_gnnexplainer_fid_plus_c} is reached there (paper {cf_gnnexplainer_fid_plus_c paper}), with Fid- {cf_gnnexplainer_fid_minus_c} (paper {cf_gnnexplainer_fid_minus_c paper}); so three hops were cut,
+minus {bare} on the cut subgraph, and {cf_gnnexplainer_fid_plus_c} is reached there
+(paper {cf_gnnexplainer_fid_plus_c paper}), with Fid- {cf_gnnexplainer_fid_minus_c}
+(paper {cf_gnnexplainer_fid_minus_c paper}); so three hops were cut,
 though the appendix says four. Not explained: Fid+ and Recall@K of BA-Shapes, which ours exceed, and Fid- of Tree-Grid.
 
 **PGExplainer: explained in part.** The paper's Fid- ({half paper}) is about that of 0.5 on every edge, {half}, so its
