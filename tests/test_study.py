@@ -5,11 +5,13 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -125,6 +127,12 @@ def test_any_text_is_a_study_or_a_sentence(text):
         study.read(TINY + "\n[x" + text, "x")  # a table that a study does not have, or no TOML
     with contextlib.suppress(NsegError):
         study.read(text, "x")
+
+
+def test_the_readmes_study_is_one():
+    text = (Path(__file__).parent.parent / "README.md").read_text()
+    (toml,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    assert len(study.read(toml, "readme").trials()) == 3 * 3 + 3
 
 
 def test_a_grid_is_every_combination_and_changes_the_settings():
