@@ -9,6 +9,7 @@ from nseg.complement import Bernoulli
 from nseg.errors import BudgetError, InputError, ModelError, NsegError, SettingsError, UnsupportedError
 from nseg.explainer import NSEG, Explainer
 from nseg.many import explain_many
+from nseg.reports import report
 from nseg.search import Settings
 
 __version__ = "0.1.0"
@@ -26,4 +27,5 @@ __all__ = [
     "UnsupportedError",
     "certify",
     "explain_many",
+    "report",
 ]

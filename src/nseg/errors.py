@@ -7,7 +7,8 @@
     ├── SettingsError     (ValueError)    a setting outside its range
     ├── UnsupportedError  (ValueError)    a kind of task or mask that NSEG does not explain
     ├── ModelError        (RuntimeError)  a model that cannot be intervened on
-    └── BudgetError       (MemoryError)   one instance needs more memory than the budget
+    ├── BudgetError       (MemoryError)   one instance needs more memory than the budget
+    └── MissingError      (ImportError)   an optional library that is not installed
 
 Every message says what must hold, what was given, and what to do about it.
 """
@@ -35,3 +36,7 @@ class ModelError(NsegError, RuntimeError):
 
 class BudgetError(NsegError, MemoryError):
     """One instance needs more memory than the budget allows."""
+
+
+class MissingError(NsegError, ImportError):
+    """An optional library that is not installed."""

@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explainer as PyGExplainer
-from torch_geometric.explain import ExplainerAlgorithm, Explanation
+from torch_geometric.explain import ExplainerAlgorithm
+from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode
 
 from nseg import objective as obj
 from nseg.errors import SettingsError, UnsupportedError
+from nseg.explanation import Explanation
 from nseg.extract import harden, towards
 from nseg.instances import Instances, Role, opposite
 from nseg.presets import PAPER
@@ -257,7 +259,7 @@ class Explainer(PyGExplainer):  # type: ignore[misc]
     PyG's own leaves the model in evaluation mode, and perhaps masked, if the model or an algorithm fails.
     """
 
-    def __call__(self, x: Any, edge_index: Any, *, target: Any = None, index: Any = None, **kwargs: Any) -> Explanation:
+    def __call__(self, x: Any, edge_index: Any, *, target: Any = None, index: Any = None, **kwargs: Any) -> PyGExplanation:
         checked_inputs(self.model, x, edge_index, kwargs, self.model_config.task_level)
         with borrowed(self.model):
             return super().__call__(x, edge_index, target=target, index=index, **kwargs)

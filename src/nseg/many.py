@@ -19,6 +19,7 @@ from torch_geometric.explain.config import ExplanationType, ModelTaskLevel
 
 from nseg.errors import BudgetError, InputError
 from nseg.explainer import Answer, BatchedAlgorithm, explanation
+from nseg.explanation import Explanation as OwnExplanation
 from nseg.instances import Inputs, Instances, Role, whole
 from nseg.scm import Scm, accepts, borrowed, counted, uncompiled
 from nseg.source import Source, bytes_per_member, checked_classes, checked_index, checked_inputs, graph_scms, prediction
@@ -341,7 +342,7 @@ class _Run:
             instances.node_id[instances.members(Role.NODE, b)],
         )
         if isinstance(answer, Explanation):
-            found = Explanation(
+            found = OwnExplanation(
                 **{
                     key: _restricted(answer.get(key), ids, size)
                     for key, ids, size in (

@@ -16,9 +16,9 @@ import torch
 import torch_geometric
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
+from nseg.explanation import Explanation
 from nseg.many import placed
 
 NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
@@ -113,7 +113,8 @@ def attach(one: Explanation, data: Data | Sequence[Data]) -> Explanation:
     number = int(one.output_id)
     if number >= (int(data.num_nodes) if isinstance(data, Data) else len(data)):
         raise InputError(f"data must be what was explained (got one without output {number}).")
-    found, graph = one.clone(), data if isinstance(data, Data) else data[number]
+    found: Explanation = one.clone()
+    graph = data if isinstance(data, Data) else data[number]
     if one.node_id.numel() and int(one.node_id.max()) >= graph.num_nodes:
         raise InputError(f"data must be what was explained (got {graph.num_nodes} nodes, too few for output {number}).")
     place = torch.full((graph.num_nodes,), -1).index_copy(0, one.node_id, torch.arange(one.node_id.numel()))
