@@ -439,6 +439,17 @@ def test_the_front_is_what_none_betters():
     assert [figures.on_front(row, rows) for row in rows] == [True, True, False, False, True]
 
 
+def test_a_page_shows_the_stored_explanations_of_all_methods(done, tmp_path):
+    _, run, trials, _ = done
+    (path,) = study.write_pages(run, "tiny", tmp_path)
+    assert path.name == "tiny-tree-cycles-gcn.html"
+    text = path.read_text()
+    for label in {one.label for one in trials.values()}:
+        assert label in text
+    with pytest.raises(NsegError, match="The study has the methods"):
+        study.write_pages(run, "tiny", tmp_path, ["moon"])
+
+
 # --- command line --------------------------------------------------------------------------------------------------------
 
 
@@ -452,7 +463,9 @@ def test_the_command_line_runs_shows_and_says_what_is_wrong(tmp_path, done):
     assert time.time() - began < 60
     assert CliRunner().invoke(app, ["bench", str(file), "--out", str(done[1].folder), "--quiet"]).output == ""
     for form, word in (("table", "Never read"), ("markdown", "| method |"), ("csv", "dataset,arch"), ("latex", "toprule")):
-        result = CliRunner().invoke(app, ["report", str(done[1].folder), "--format", form, "--out", str(tmp_path / "r")])
+        result = CliRunner().invoke(
+            app, ["report", str(done[1].folder), "--format", form, "--out", str(tmp_path / "r"), "--no-html"]
+        )
         assert result.exit_code == 0, result.output
         assert word in result.output
     for wrong in (["report", str(tmp_path)], ["bench", "moon"], ["report", str(done[1].folder), "--format", "moon"]):

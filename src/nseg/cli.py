@@ -7,6 +7,7 @@ import json
 import math
 import sys
 import time
+import webbrowser
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -410,14 +411,22 @@ def report(
     name: Annotated[str | None, typer.Option("--study", help="Which study of it; all if none.")] = None,
     form: Annotated[str, typer.Option("--format", help="What to print: table, markdown, csv, latex or none.")] = "table",
     out: Annotated[Path | None, typer.Option(help="Folder for tables, figures and manifest; RUN/report if none.")] = None,
+    html: Annotated[bool, typer.Option(help="Write interactive pages, one per dataset and network.")] = True,
+    dataset: Annotated[str | None, typer.Option(help="Only the page of this dataset.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Labels to show side by side on the pages, with ; between them; the first three if none."),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the first page in a browser.")] = False,
 ) -> None:
-    """Show the results of a study beside the paper's, and write tables and figures."""
+    """Show the results of a study beside the paper's, and write tables, figures and interactive pages."""
     found = study.Run(run)
     if not found.studies():
         raise InputError(f"RUN must be a run folder of nseg bench (got {run}, which is none). Make one: nseg bench smoke.")
     printed = {"markdown": tables.markdown, "latex": tables.latex}
     if form not in ("table", "csv", "none", *printed):
         raise InputError(f"--format must be table, markdown, csv, latex or none (got {form!r}).")
+    pages: list[Path] = []
     for one in [name] if name else found.studies():
         lines = summary.summary(found, one)
         if form == "table":
@@ -427,7 +436,13 @@ def report(
         elif form != "none":
             typer.echo(tables.as_csv(lines) if form == "csv" else printed[form](tables.tables(lines)))
         files = study.write_report(found, one, out or run / "report")
+        if html:
+            labels = [label.strip() for label in methods.split(";")] if methods else []
+            pages += study.write_pages(found, one, out or run / "report", labels, dataset)
+            files += [path.name for path in pages]
         typer.echo(f"Wrote {', '.join(files)} to {out or run / 'report'}.", err=True)
+    if open_ and pages:
+        webbrowser.open(pages[0].resolve().as_uri())
 
 
 # --- train and list ------------------------------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ class Study:
             point = dict(zip(grid, values, strict=True))
             label = method.label or method.name
             if point:
-                label += f" ({', '.join(f'{k}={_short(v)}' for k, v in point.items())})"
+                label += f" ({', '.join(f'{k}={short(v)}' for k, v in point.items())})"
             yield label, {**method.settings, **point}
 
     def trials(self) -> list[Trial]:
@@ -265,7 +265,12 @@ def _several(what: str, values: tuple[str, ...], known: tuple[str, ...]) -> None
         _one_of(what, value, known)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A setting as text.
+
+    >>> short([1 / 3, 0.5]), short(True)
+    ('0.333333/0.5', 'True')
+    """
     if isinstance(value, list | tuple):
-        return "/".join(_short(one) for one in value)
+        return "/".join(short(one) for one in value)
     return f"{value:g}" if isinstance(value, float) else str(value)
