@@ -14,8 +14,9 @@ from nseg.study.plan import Trial, short
 from nseg.study.runs import Run
 
 NOTE = (
-    "Shares in percent, with their 95 % bootstrap intervals over instances and the paper's number where it has one. soft: masks "
-    "as they are; hard: the method's own hard explanation. Never read charact without sparsity: the whole graph scores high."
+    "Shares in percent, with their 95 % bootstrap intervals over instances and the paper's number where it has one. soft: "
+    "masks as they are; hard: the method's own hard explanation. Never read charact without sparsity: the whole graph "
+    "scores high."
 )
 SHOWN = 3  # methods side by side, if none are named
 
