@@ -37,6 +37,7 @@ from nseg import (
     explain_many,
     metrics,
     models,
+    reports,
     store,
     study,
 )
@@ -95,8 +96,10 @@ def main(
 def demo(
     instances: Annotated[int, typer.Option(min=1, max=400, help="How many predictions to explain.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the explanation.")] = 0,
+    report: Annotated[Path, typer.Option(help="Where to write the page that shows them.")] = Path("nseg-demo.html"),
 ) -> None:
     """Explain predictions of the pre-trained GCN on BA-Shapes, where the right answer is known: a house."""
+    reports.writable(report)
     data, model = datasets.load("ba-shapes"), models.pretrained("ba-shapes", "gcn")
     explain = explainer(model, data.model_config, "e", NSEG(undirected=True, seed=seed))
     nodes = data.instances[:: len(data.instances) // instances][:instances]
@@ -112,6 +115,8 @@ def demo(
     out.print(READING)
     hits = float(metrics.accuracy(data, found).recall_at_k.mean())
     out.print(f"The model was trained to find houses. The six best edges of a prediction hold {hits:.0%} of its own house.")
+    reports.report({"NSEG": found}, report, data=data, explainer=explain, title="Why is a node part of a house?")
+    out.print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
 
 
 def predictions(data: datasets.Benchmark, found: list[Explanation]) -> Table:
@@ -181,6 +186,7 @@ def explain(
     data: Annotated[Path | None, typer.Option(help="Your own graph, or list of graphs, written by torch.save.")] = None,
     level: Annotated[str, typer.Option(help="node or graph: what your model classifies.")] = "node",
     out: Annotated[Path | None, typer.Option(help="Folder for explanations.parquet and manifest.json.")] = None,
+    report: Annotated[Path | None, typer.Option(help="An HTML file that shows the explanations in a browser.")] = None,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
     """Explain predictions, print how good the explanations are, and store them."""
@@ -192,6 +198,8 @@ def explain(
         raise InputError(f"level must be node or graph (got {level!r}).")
     if out is not None:
         store.prepared(out)
+    if report is not None:
+        reports.writable(report)
     settings: dict[str, Any] = {"seed": seed, **({"undirected": True} if undirected else {})}
     algorithm = algorithm_of(method, dataset if paper else None, masks, objective, **settings)
     if dataset is not None:
@@ -235,6 +243,11 @@ def explain(
         }
         store.write(out, found, manifest)
         console().print(f"Stored in {out}: explanations.parquet, manifest.json.")
+    if report is not None:
+        facts = {name: value for name, value in source.items() if value != "None"}
+        title = f"Why these predictions? {dataset or model}"
+        reports.report({method: found}, report, data=bench or graphs, explainer=explain_, title=title, facts=facts)
+        console().print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
 
 
 def measure(
