@@ -157,6 +157,7 @@ def test_both_directions_are_one_edge_with_the_larger_weight() -> None:
 def test_without_a_hard_mask_the_soft_one_is_cut_in_the_middle() -> None:
     ends = torch.tensor([[0, 1, 2], [1, 2, 3]])
     one = PyGExplanation(x=torch.ones(4, 1), edge_index=ends, edge_mask=torch.tensor([0.9, 0.5, float("nan")]))
+    assert plot.scene(one).title == "graph 0"
     assert [(e.kept, round(e.weight, 3)) for e in plot.scene(one).edges] == [(True, 0.9), (False, 0.5), (False, 0.0)]
 
 
@@ -212,6 +213,7 @@ def test_links_mark_both_ends() -> None:
         shown = plot.scene(one)
         assert [n.id for n in shown.nodes if n.target] == sorted(pairs[:, number].tolist())
         assert shown.title.startswith(f"link {number}: ")
+        assert "explained link" in plot.figure_svg(plot.explanation(one))
     classify = explainer(seeded(EdgeClassifier), quick(steps=3), {**LINK_CONFIG, "mode": "multiclass_classification"})
     one = explain_many(classify, graph(20, 30), [5])[0]
     assert [n.id for n in plot.scene(one).nodes if n.target] == sorted(graph(20, 30).edge_index[:, 5].tolist())
@@ -229,6 +231,8 @@ def test_stored_explanations_are_drawn_with_their_dataset(tmp_path) -> None:
         store.write(tmp_path / level, found(level, "ef"), {})
         for one, kept in zip(store.read(tmp_path / level)[0], found(level, "ef"), strict=True):
             assert plot.scene(one, bench(level)) == plot.scene(kept, bench(level))
+            whole = bench(level).graphs[0] if level == "node" else bench(level).graphs
+            assert plot.scene(store.attach(one, whole), bench(level)) == plot.scene(kept, bench(level))
             with pytest.raises(InputError, match="without edge_index"):
                 plot.scene(one)
 
@@ -339,6 +343,13 @@ def test_rdkit_highlights_what_is_kept() -> None:
     assert highlighted(plot.molecule(none, known)) == set()
     assert highlighted(plot.molecule(one, known)) == {"bond-0 atom-0 atom-1", "bond-4 atom-1 atom-5"}
     assert plot.molecule(one, known, hydrogens=False) != plot.molecule(one, known)
+
+
+def test_atoms_without_bonds_lie_beside_the_molecule() -> None:
+    at = torch.tensor(layout.positions(60, [(0, 1), (1, 2)], symbols=["C"] * 3 + ["Na"] * 57, orders=[1.0, 1.0]))
+    away = torch.cdist(at, at) + torch.eye(60)
+    assert float(away.min()) > 0.05  # not all in one long row, as RDKit has them
+    torch.testing.assert_close(away[0, 1], away[1, 2], rtol=0.01, atol=0)
 
 
 def test_molecules_that_chemistry_forbids_are_drawn_too() -> None:
@@ -472,6 +483,20 @@ def test_worlds_are_drawn_with_what_is_in_them() -> None:
     assert f"= {certificate.p_factual:.2f}" in figure.axes[0].get_title()
     explain, data = asked("graph", "e")
     assert len(plot.worlds(explain, data, found("graph")[0]).axes) == 2
+
+
+def test_a_pair_kept_in_one_direction_is_in_both_worlds() -> None:
+    explain, data = asked("graph", "e")
+    one = copy.copy(found("graph")[0])
+    one.hard_edge_mask = torch.zeros_like(one.hard_edge_mask)
+    one.hard_edge_mask[0] = 1
+    assert [_lines_in(ax, colours.KEPT) for ax in plot.worlds(explain, data, one).axes] == [1, len(plot.scene(one).edges)]
+
+
+def _lines_in(ax, colour: str) -> int:
+    """How many edges are drawn in a colour."""
+    lines = [c for c in ax.collections if type(c).__name__ == "LineCollection"]
+    return sum(len(c.get_paths()) for c in lines if mpl.colors.to_hex(c.get_color()[0]).upper() == colour)
 
 
 def test_nothing_of_matplotlib_is_changed() -> None:

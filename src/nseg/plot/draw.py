@@ -10,7 +10,7 @@ from typing import Any
 
 from nseg.errors import MissingError
 from nseg.plot import colours
-from nseg.plot.scene import Edge, Node, Scene
+from nseg.plot.scene import Edge, Node, Scene, bond_length
 
 LONGEST = 32
 """Characters of a name that are drawn."""
@@ -21,6 +21,7 @@ NAMED = 40
 """Nodes up to which all names are drawn; beyond it only those of what is kept."""
 
 MARGIN = 0.06
+DASHES = (0, (4, 3))
 
 Paint = dict[int, str]
 """The colour of each group."""
@@ -127,9 +128,7 @@ class _Pen:
     @property
     def bond(self) -> float:
         """Length of a usual bond."""
-        ends = [(self.shown.nodes[e.source], self.shown.nodes[e.end]) for e in self.shown.edges if e.source != e.end]
-        lengths = sorted(math.hypot(a.x - b.x, a.y - b.y) for a, b in ends)
-        return self.unit * (lengths[len(lengths) // 2] if lengths else 0.1)
+        return self.unit * (bond_length(self.shown) or 0.1)
 
     @property
     def band(self) -> float:
@@ -190,12 +189,15 @@ class _Pen:
         self.lines([e for e in shown.edges if e.kept], self.band, colours.KEPT, 4)
         pale = [n for n, b in zip(shown.nodes, bold, strict=True) if not b and not n.target]
         hue = [self._colour(n, 0.45) for n in pale]
-        self.dots(pale, 0.75 * self.radius, 4.5, c=hue, edgecolors="white", linewidths=0.5)
+        level = 4.5 if any(n.kept is not None for n in shown.nodes) else 3  # kept edges may end at nodes that are not kept
+        self.dots(pale, 0.75 * self.radius, level, c=hue, edgecolors="white", linewidths=0.5)
         full, ring = max(self.radius, 4.0), 1.25 * max(self.radius, 4.0) + 4
         black: dict[str, Any] = {"edgecolors": colours.INK}
         nodes = [n for n, b in zip(shown.nodes, bold, strict=True) if b and not n.target]
         self.dots(nodes, full, 5, c=[self._colour(n) for n in nodes], linewidths=1.2, **black)
         targets = [n for n in shown.nodes if n.target]
+        if shown.level == "edge":
+            self.ax.plot([n.x for n in targets], [n.y for n in targets], color=colours.INK, linestyle=DASHES, zorder=4.2)
         self.dots(targets, ring, 6, facecolors="white", linewidths=2.2, **black)
         hue = [self._colour(n, 1.0 if n.kept is not False else 0.45) for n in targets]
         self.dots(targets, 1.25 * full, 7, c=hue, linewidths=1.2, **black)
@@ -290,6 +292,14 @@ def legend(
         text.set_text(name)
 
 
+def legend_below(ax: Any, scenes: Sequence[Scene], paint: Paint, *, truth: bool = False) -> None:
+    """The legend of axes that others have made, below two lines of text."""
+    from matplotlib.transforms import ScaledTranslation
+
+    lower = ax.transAxes + ScaledTranslation(0, -28 / 72, ax.figure.dpi_scale_trans)
+    legend(ax, scenes, paint, truth=truth, loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=lower, ncols=3)
+
+
 def _entries(scenes: Sequence[Scene], paint: Paint, truth: bool, words: tuple[str, str]) -> list[tuple[str, Any]]:
     from matplotlib.lines import Line2D
 
@@ -306,7 +316,10 @@ def _entries(scenes: Sequence[Scene], paint: Paint, truth: bool, words: tuple[st
             (plain(scenes[0].groups[group]), dot(colour)) for group, colour in paint.items() if colour != colours.PLAIN
         ]
     if any(n.target for n in nodes):
-        entries.append(("explained link" if scenes[0].level == "edge" else "explained node", dot("white", width=2.4)))
+        link = Line2D([], [], color=colours.INK, linestyle=DASHES)
+        entries.append(
+            ("explained link", link) if scenes[0].level == "edge" else ("explained node", dot("white", width=2.4))
+        )
     if any(n.kept is not None for n in nodes):
         face, rim = (colours.BAND, colours.KEPT) if atoms else (colours.PLAIN, colours.INK)
         entries.append((words[0].format(node), dot(face, rim)))

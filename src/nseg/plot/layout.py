@@ -14,6 +14,9 @@ from scipy.spatial.distance import cdist
 LARGE = 600
 """Nodes up to which every distance in the graph is drawn as true as can be; beyond it, those to some pivots."""
 
+SHORTEST = 0.3
+"""Length of the shortest edge far from the focus; that of one at the focus is 1."""
+
 PIVOTS = 50
 ROUNDS = 100
 
@@ -38,26 +41,29 @@ def positions(
         symbols: what atoms they are, if they are atoms; then the drawing is a chemist's, where RDKit is installed.
         orders: of the bonds, in the order of the pairs.
     """
-    if symbols and (found := _atoms(symbols, pairs, orders)) is not None:
-        return in_unit_square(found)
     ends = np.array([pair for pair in pairs if pair[0] != pair[1]], dtype=np.int64).reshape(-1, 2)
-    graph = csr_array(
-        (np.ones(2 * len(ends)), (np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]])), (nodes, nodes)
-    )
+    both = np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]]
+    graph = csr_array((np.ones(2 * len(ends)), both), (nodes, nodes))
     _, part_of = connected_components(graph, directed=False) if nodes else (0, np.zeros(0))
     parts = sorted((np.flatnonzero(part_of == part) for part in np.unique(part_of)), key=lambda part: (-len(part), part[0]))
-    sides = [math.sqrt(len(part)) for part in parts]
-    at = np.zeros((nodes, 2))
-    for part, side, corner in zip(parts, sides, _corners(sides), strict=True):
-        near = np.flatnonzero(np.isin(part, focus))
-        at[part] = corner + side * np.array(in_unit_square(_connected(graph[part][:, part], near).tolist()))
+    at = _atoms(symbols, pairs, orders) if symbols else None
+    if at is None:
+        at = np.zeros((nodes, 2))
+        for part in parts:
+            near = np.flatnonzero(np.isin(part, focus))
+            drawn = in_unit_square(_connected(graph[part][:, part], near).tolist())
+            at[part] = math.sqrt(len(part)) * np.array(drawn)
+    for part, corner in zip(parts, _corners([np.ptp(at[part], 0) for part in parts]), strict=True):
+        at[part] += corner - at[part].min(0)
     return in_unit_square(at.tolist())
 
 
-def _atoms(symbols: Sequence[str], pairs: Sequence[Sequence[int]], orders: Sequence[float]) -> list[Point] | None:
+def _atoms(symbols: Sequence[str], pairs: Sequence[Sequence[int]], orders: Sequence[float]) -> Array | None:
+    """Places of atoms, with bonds of length 1; None where RDKit has none."""
     from nseg.plot import molecules
 
-    return molecules.coordinates(symbols, pairs, orders)
+    found = molecules.coordinates(symbols, pairs, orders)
+    return None if found is None else np.array(found) / molecules.BOND
 
 
 # --- one connected graph -------------------------------------------------------------------------------------------------
@@ -81,7 +87,8 @@ def _lengths(graph: csr_array, focus: NDArray[np.int64]) -> csr_array:
         return graph
     hops = dijkstra(graph, directed=False, unweighted=True, indices=focus, min_only=True)
     edges = graph.tocoo()
-    return csr_array((shrink ** np.minimum(hops[edges.row], hops[edges.col]), (edges.row, edges.col)), graph.shape)
+    length = np.maximum(shrink ** np.minimum(hops[edges.row], hops[edges.col]), SHORTEST)
+    return csr_array((length, (edges.row, edges.col)), graph.shape)
 
 
 def _scaled(graph: csr_array, nodes: int) -> Array:
@@ -143,14 +150,14 @@ def in_unit_square(points: Sequence[Sequence[float]]) -> list[Point]:
     return [(moved(x, 0), moved(y, 1)) for x, y in points]
 
 
-def _corners(sides: Sequence[float]) -> list[Array]:
-    """Lower left corners of squares put side by side in rows, the largest first."""
-    width = 1.3 * math.sqrt(sum(side * side for side in sides))
+def _corners(sizes: Sequence[Array]) -> list[Array]:
+    """Lower left corners of boxes put side by side in rows, one unit apart."""
+    width = 1.3 * math.sqrt(sum(float((size + 1).prod()) for size in sizes))
     corners = []
     x = y = height = 0.0
-    for side in sides:
-        if x and x + side > width:
-            x, y, height = 0.0, y + 1.15 * height, 0.0
+    for wide, high in sizes:
+        if x and x + wide > width:
+            x, y, height = 0.0, y + height + 1, 0.0
         corners.append(np.array([x, y]))
-        x, height = x + 1.15 * side, max(height, side)
+        x, height = x + wide + 1, max(height, high)
     return corners

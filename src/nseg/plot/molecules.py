@@ -11,10 +11,10 @@ from torch_geometric.explain import Explanation
 from nseg.datasets import Benchmark
 from nseg.errors import InputError, MissingError
 from nseg.plot import colours
-from nseg.plot.scene import Scene, scene
+from nseg.plot.scene import Scene, bond_length, scene
 
-SIZE = 15.0
-"""Side of a scene in RDKit's units, in which a bond is about 1.5 long."""
+BOND = 1.5
+"""Length of a bond, as RDKit has it."""
 
 
 def coordinates(
@@ -122,10 +122,10 @@ def _placed(shown: Scene) -> Any:
     drawn = build([n.name for n in shown.nodes], ends, [e.order for e in shown.edges])
     if drawn is None:
         return None
-    conformer = Chem.Conformer(len(shown.nodes))
+    conformer, scale = Chem.Conformer(len(shown.nodes)), BOND / (bond_length(shown) or 1.0)
     conformer.Set3D(False)
     for n, node in enumerate(shown.nodes):
-        conformer.SetAtomPosition(n, Point3D(SIZE * node.x, SIZE * node.y, 0.0))
+        conformer.SetAtomPosition(n, Point3D(scale * node.x, scale * node.y, 0.0))
         drawn.GetAtomWithIdx(n).SetNumExplicitHs(node.hydrogens)
     drawn.AddConformer(conformer)
     return drawn

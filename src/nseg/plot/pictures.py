@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from torch_geometric.data import Data
@@ -12,7 +12,7 @@ from torch_geometric.explain import Explainer, Explanation
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.plot import colours, draw
-from nseg.plot.scene import Scene, scene
+from nseg.plot.scene import HALF, Scene, scene
 from nseg.plot.worlds import World, worlds_of
 
 
@@ -34,7 +34,7 @@ def explanation(one: Explanation, data: Benchmark | None = None, *, ax: Any = No
         return _grid([shown], [shown.title], [summary(one, shown)], truth=truth, side=6.4)
     paint = colours.of_groups([n.group for n in shown.nodes])
     _panel(ax, shown, paint, shown.title, summary(one, shown), truth)
-    draw.legend(ax, [shown], paint, truth=truth, loc="upper center", bbox_to_anchor=(0.5, -0.04))
+    draw.legend_below(ax, [shown], paint, truth=truth)
     return ax.figure
 
 
@@ -116,7 +116,7 @@ def worlds(
     name = draw.plain(shown.target_name)
     parts = {"edges": "bonds", "nodes": "atoms"} if shown.molecule else {"edges": "edges", "nodes": "nodes"}
     titles = [f"{TITLES[world.event].format(**parts)}\np({name}) = {world.probability:.2f}" for world in found]
-    scenes = [_world(shown, world) for world in found]
+    scenes = [scene(_world(one, world), data, **how) for world in found]
     return _grid(scenes, titles, [""] * len(found), title=shown.title, words=("{} in this world", "{} not in it"))
 
 
@@ -131,17 +131,14 @@ TITLES = {
 """What is in each world."""
 
 
-def _world(shown: Scene, world: World) -> Scene:
-    """The scene of a world: what is in it takes the place of what is kept."""
-
-    def there(kept: bool | None, explained: bool | None) -> bool | None:
-        return None if kept is None else kept == explained
-
-    return replace(
-        shown,
-        nodes=tuple(replace(n, kept=there(n.kept, world.nodes)) for n in shown.nodes),
-        edges=tuple(replace(e, kept=there(e.kept, world.edges)) for e in shown.edges),
-    )
+def _world(one: Explanation, world: World) -> Explanation:
+    """An explanation that keeps just what is in a world; of a pair kept in one direction, the other is in the complement."""
+    made = copy.copy(one)
+    for name, explained in (("edge_mask", world.edges), ("node_mask", world.nodes)):
+        if explained is False:
+            hard = one.get(f"hard_{name}")
+            made[f"hard_{name}"] = (one[name] if hard is None else hard) <= HALF
+    return made
 
 
 def summary(one: Explanation, shown: Scene) -> str:

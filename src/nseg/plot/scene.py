@@ -5,6 +5,7 @@ Every picture of an explanation, whoever draws it, is a drawing of one :class:`S
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -83,7 +84,7 @@ class Scene:
         level: ``"node"``, ``"edge"`` (a link) or ``"graph"``: what the output is of.
         nodes, edges: what is drawn.
         groups: what the colours stand for.
-        target: the explained class.
+        target: the explained class, -1 where it is not known.
         target_name: its name, or its number.
         label: the true class; None where it is not known, or not the prediction but a given class is explained.
         molecule: whether nodes are atoms and edges bonds.
@@ -165,6 +166,13 @@ def scene(
         left_out=len(edges) - len(drawn_edges),
         hidden=len(nodes) - len(drawn_nodes),
     )
+
+
+def bond_length(shown: Scene) -> float:
+    """Length of a usual edge of a scene; 0 where there is none."""
+    ends = [(shown.nodes[e.source], shown.nodes[e.end]) for e in shown.edges if e.source != e.end]
+    lengths = sorted(math.hypot(a.x - b.x, a.y - b.y) for a, b in ends)
+    return lengths[len(lengths) // 2] if lengths else 0.0
 
 
 # --- the graph of an explanation -----------------------------------------------------------------------------------------
@@ -284,7 +292,7 @@ def _explained_class(graph: _Graph) -> int:
 
 
 def _label(graph: _Graph) -> int | None:
-    stored = graph.one.get("edge_index") is None  # only explanations of predictions are
+    stored = getattr(graph.one, "_model_config", None) is None  # only explanations of predictions are
     asked = stored or graph.one.get("prediction") is not None
     if graph.whole is None or graph.whole.get("y") is None or graph.level == "edge" or not asked:
         return None
@@ -296,7 +304,7 @@ def _title(graph: _Graph, name: str, right: tuple[bool, str] | None) -> str:
     index, word = graph.one.get("index"), "link" if graph.level == "edge" else graph.level
     if index is not None and _numbers(index).numel() > 1:
         return f"{_numbers(index).numel()} {word}s"
-    what = f"{word} {graph.number}: {name}"
+    what = f"{word} {graph.number}: {name}" if name else f"{word} {graph.number}"
     if right is None:
         return what
     return f"{what} (right)" if right[0] else f"{what} (wrong, it is {right[1]})"
@@ -314,7 +322,9 @@ class _Words(NamedTuple):
     class_names: tuple[str, ...]
 
     def class_name(self, number: int) -> str:
-        return str(self.class_names[number]) if 0 <= number < len(self.class_names) else f"class {number}"
+        if number < 0:
+            return ""
+        return str(self.class_names[number]) if number < len(self.class_names) else f"class {number}"
 
 
 def _names_and_groups(
