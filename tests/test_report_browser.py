@@ -68,7 +68,12 @@ def molecule_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     explain = explainer(seeded(lambda: Stack([GCNConv(4, 8), GCNConv(8, 8)], 8, "graph")), quick(steps=20), GRAPH_CONFIG)
     path = tmp_path_factory.mktemp("page") / "molecule.html"
-    return nseg.report(explain_many(explain, [one]), path, data=data, explainer=explain)
+    cell = {"value": 0.9, "paper": 0.8, "low": 0.85, "high": 0.95, "note": "of one seed"}
+    table = {
+        "columns": [{"name": "method"}, {"name": "PNS", "better": "higher"}],
+        "rows": [["ours", cell], ["theirs", 0.95]],
+    }
+    return nseg.report(explain_many(explain, [one]), path, data=data, explainer=explain, summary=table, facts={"seed": 3})
 
 
 @pytest.fixture(scope="module")
@@ -173,15 +178,24 @@ def test_the_list_is_searched_filtered_and_sorted(open_page: Callable[..., Any],
     assert [other[n] for n in shown(page)] == sorted(other.values())
 
 
-def test_the_summary_is_sorted_by_any_column(open_page: Callable[..., Any], node_page: Path) -> None:
-    page = open_page(node_page)
-    table = page.get_by_role("table", name="How good the explanations are")
-    first = table.locator("tbody th").all_inner_texts()
-    assert sorted(first) == sorted(["ours", HARM])
-    table.get_by_role("button", name="method").click()
-    ascending = table.locator("tbody th").all_inner_texts()
-    table.get_by_role("button", name="method").click()
-    assert table.locator("tbody th").all_inner_texts() == ascending[::-1]
+def test_the_summary_has_the_papers_values_and_is_sorted(open_page: Callable[..., Any], molecule_page: Path) -> None:
+    page = open_page(molecule_page)
+    table = page.get_by_role("table", name="Summary")
+    assert table.locator("tbody tr").first.inner_text().split() == [
+        "ours",
+        "0.900",
+        "0.850",
+        "to",
+        "0.950",
+        "paper",
+        "0.800",
+    ]
+    assert re.search(r"seed\s+3", page.locator(".facts").first.inner_text())
+    for column, orders in (("PNS", ["theirs", "ours"]), ("method", ["ours", "theirs"])):
+        for order in (orders, orders[::-1]):
+            table.get_by_role("button", name=column).click()
+            assert table.locator("tbody th").all_inner_texts() == order
+    assert [head.get_attribute("aria-sort") for head in table.locator("thead th").all()] == ["descending", "none"]
 
 
 def test_the_slider_says_what_stays_and_what_the_model_says_then(open_page: Callable[..., Any], node_page: Path) -> None:

@@ -54,12 +54,15 @@ export class Drawing {
     label: string,
     private readonly describe: { node: (place: number) => string[]; line: (line: number) => string[] },
   ) {
-    this.canvas = h("div", { class: "canvas", role: "img", "aria-label": label, tabindex: 0, keydown: (e) => this.key(e as KeyboardEvent) });
+    const keys = "Drag to move. Click, then scroll to zoom. Arrow keys, + and - do the same, 0 shows all.";
+    const key = (event: Event): void => this.key(event as KeyboardEvent);
+    this.canvas = h("div", { class: "canvas", role: "img", "aria-label": `${label} ${keys}`, tabindex: 0, keydown: key });
     this.element = h(
       "div",
       { class: "drawing" },
       this.canvas,
       this.tip,
+      h("p", { class: "keys", "aria-hidden": "true" }, keys),
       h(
         "div",
         { class: "zoom", role: "group", "aria-label": "Zoom" },

@@ -86,7 +86,7 @@ function chart(name: string, curve: Curve): HTMLElement {
   }
   const ticks = [0, 0.5, 1].map((v) => svg("g", {}, svg("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }), svg("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, String(v))));
   const below = [0.1, 0.5, 0.9].map((t) => svg("text", { x: x(t), y: height - bottom + 16, "text-anchor": "middle" }, String(t)));
-  below.push(svg("text", { x: width - right + 6, y: height - bottom + 16 }, "threshold"));
+  below.push(svg("text", { x: x(0.7), y: height - bottom + 16, "text-anchor": "middle" }, "threshold"));
   const lines = LINES.map(([key]) => svg("polyline", { class: `curve ${key}`, points: curve.at.map((t, n) => `${x(t).toFixed(1)},${y(curve[key][n] ?? 0).toFixed(1)}`).join(" ") }));
   const labels = ends.map(({ key, text, at }) => svg("text", { class: `name ${key}`, x: width - right + 6, y: at + 4 }, text));
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name}: means by threshold; the numbers are in the table below` }, ...ticks, ...below, ...lines, ...labels);

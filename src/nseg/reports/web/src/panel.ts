@@ -49,7 +49,7 @@ export class Panel {
           { class: "cut" },
           h("legend", {}, "What is kept"),
           h("label", {}, this.whole, ` the explanation: ${sizeWords(payload, this.method, answer.size) || "nothing"}`),
-          h("label", {}, this.some, " what weighs most, up to a threshold:"),
+          h("label", {}, this.some, " what weighs most, cut at a threshold:"),
           labelled("Threshold, from nothing to everything", this.slider),
         ),
         this.stands,
