@@ -6,7 +6,7 @@ import importlib.util
 import math
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +26,7 @@ from nseg import (
     InputError,
     NsegError,
     __version__,
+    backends,
     baselines,
     datasets,
     explain_many,
@@ -34,8 +35,10 @@ from nseg import (
     store,
 )
 from nseg.explainer import BatchedAlgorithm
+from nseg.many import SHARD
 from nseg.models.weights import write_weights
 from nseg.presets import PAPER
+from nseg.source import arguments
 
 app = typer.Typer(
     help="Necessary and sufficient explanations for graph neural networks.",
@@ -172,10 +175,18 @@ def explain(
     weights: Annotated[Path | None, typer.Option(help="Its weights: safetensors, or a saved state dictionary.")] = None,
     data: Annotated[Path | None, typer.Option(help="Your own graph, or list of graphs, written by torch.save.")] = None,
     level: Annotated[str, typer.Option(help="node or graph: what your model classifies.")] = "node",
-    out: Annotated[Path | None, typer.Option(help="Folder for explanations.parquet and manifest.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to store explanations in as they are found; resumes what was stopped there.")
+    ] = None,
+    strict: Annotated[bool, typer.Option(help="Stop at the first prediction that cannot be explained.")] = False,
+    backend: Annotated[str, typer.Option(help=f"Where to work: {', '.join(backends.NAMES)}.")] = "local",
+    workers: Annotated[int | None, typer.Option(min=1, help="Of the back end; as many as there are cores if none.")] = None,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster, for --backend ray.")] = None,
+    shard: Annotated[int, typer.Option(min=1, help="Predictions that are explained and stored together, at most.")] = SHARD,
+    measure: Annotated[bool, typer.Option(help="Measure explanations; takes all of them into memory.")] = True,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
-    """Explain predictions, print how good the explanations are, and store them."""
+    """Explain predictions, store them, and print how good the explanations are."""
     if (dataset is None) == (model is None):
         raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
     if dataset is not None and (weights or data):
@@ -206,15 +217,19 @@ def explain(
     began = time.perf_counter()
     if hasattr(algorithm, "fit"):  # a method that learns does so on what it explains
         algorithm.fit(explain_, graphs, chosen, progress=progress)
-    found = explain_many(explain_, graphs, chosen, progress=progress)
+    with backends.make(backend, workers, address) as crew:
+        found: Sequence[Explanation] = explain_many(
+            explain_, graphs, chosen, progress=progress, out=out, strict=strict, backend=crew, shard=shard
+        )
     seconds = time.perf_counter() - began
-    measured = measure(explain_, graphs, bench, found)
     console().print(
         f"{len(found)} explained in {seconds:.1f} s ({seconds / len(found):.4f} s each), masks {masks}, {algorithm}."
     )
-    console().print(scores_table(measured))
+    measured = measure_(explain_, graphs, bench, found) if measure else {}
+    if measured:
+        console().print(scores_table(measured))
     if out is not None:
-        manifest = {
+        summary = {
             **source,
             "method": method,
             "masks": masks,
@@ -225,11 +240,24 @@ def explain(
             "command": " ".join(["nseg", *sys.argv[1:]]),
             "nseg": __version__,
         }
-        store.write(out, found, manifest)
-        console().print(f"Stored in {out}: explanations.parquet, manifest.json.")
+        store.write_json(out / "summary.json", summary)
+        console().print(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json.")
 
 
-def measure(
+def measure_(
+    explain_: Explainer, graphs: Any, bench: datasets.Benchmark | None, found: Sequence[Explanation]
+) -> dict[str, dict[str, float]]:
+    """Metrics of what could be explained, after a word on what could not."""
+    names = arguments(explain_.model, graphs if isinstance(graphs, Data) else graphs[0])
+    reasons = [one for one in found if one.get("reason") is not None]
+    if reasons:
+        console().print(f"{len(reasons)} could not be explained; output {reasons[0].output_id}: {reasons[0].reason}")
+    good = [one for one in found if one.get("reason") is None]
+    whole = [one if "x" in one else store.attach(one, graphs, names) for one in good]
+    return measures(explain_, graphs, bench, whole) if whole else {}
+
+
+def measures(
     explain_: Explainer, graphs: Any, bench: datasets.Benchmark | None, found: list[Explanation]
 ) -> dict[str, dict[str, float]]:
     """Fidelity of soft and hard masks, and accuracy where ground truth is known, with trivial explanations beside them."""
