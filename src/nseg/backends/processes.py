@@ -44,8 +44,9 @@ class Processes(Backend):
         self._crew: list[_Worker] = []
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result], None, None]:
-        waiting, deaths = deque(range(len(items))), Counter[int]()
-        parcel = _Parcel(function) if items else None
+        if not len(items):
+            return
+        waiting, deaths, parcel = deque(range(len(items))), Counter[int](), _Parcel(function)
 
         def employ() -> None:
             """Give something to do to all who have nothing."""
@@ -71,6 +72,7 @@ class Processes(Backend):
                     if sent is not None:
                         yield number, result(sent)
         finally:
+            parcel.file.close()
             for worker in [one for one in self._crew if one.number is not None]:
                 self._crew.remove(worker)
                 worker.end()
@@ -100,7 +102,7 @@ class _Parcel:
         self.head, apart = packed(function)
         self.sizes = [one.raw().nbytes for one in apart]
         shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.file = tempfile.TemporaryFile(dir=shared)  # noqa: SIM115 - closed with the parcel
+        self.file = tempfile.TemporaryFile(dir=shared)  # noqa: SIM115 - closed when the map ends
         for one, begin in zip(apart, _begins(self.sizes), strict=False):
             self.file.seek(begin)
             self.file.write(one.raw())
@@ -149,11 +151,11 @@ class _Worker:
         self.number: int | None = None
         self.parcel: _Parcel | None = None
 
-    def begin(self, parcel: _Parcel | None, number: int, item: Any) -> None:
+    def begin(self, parcel: _Parcel, number: int, item: Any) -> None:
         """Let it work on an item; that it is dead is noticed when its result is asked for."""
         self.number = number
         try:
-            if self.parcel is not parcel and parcel is not None:
+            if self.parcel is not parcel:
                 self.connection.send_bytes(dumps(("function", (parcel.head, parcel.sizes))))
                 reduction.send_handle(self.connection, parcel.file.fileno(), self.process.pid)
                 self.parcel = parcel
