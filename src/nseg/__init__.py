@@ -18,6 +18,7 @@ from nseg.errors import (
     UnsupportedError,
 )
 from nseg.explainer import NSEG, Explainer
+from nseg.large import LargeGraph
 from nseg.many import explain_many
 from nseg.search import Settings
 from nseg.shards import read
@@ -33,6 +34,7 @@ __all__ = [
     "Explainer",
     "Explanations",
     "InputError",
+    "LargeGraph",
     "ModelError",
     "NsegError",
     "NsegWarning",

@@ -24,6 +24,7 @@ from nseg import (
     NSEG,
     Explainer,
     InputError,
+    LargeGraph,
     NsegError,
     __version__,
     backends,
@@ -173,7 +174,9 @@ def explain(
         str | None, typer.Option(help="Your own model instead: FILE.py:FUNCTION that returns it; it must give class scores.")
     ] = None,
     weights: Annotated[Path | None, typer.Option(help="Its weights: safetensors, or a saved state dictionary.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Your own graph, or list of graphs, written by torch.save.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Your own graph, or graphs, written by torch.save; or a folder of LargeGraph.")
+    ] = None,
     level: Annotated[str, typer.Option(help="node or graph: what your model classifies.")] = "node",
     out: Annotated[
         Path | None, typer.Option(help="Folder to store explanations in as they are found; resumes what was stopped there.")
@@ -225,7 +228,7 @@ def explain(
     console().print(
         f"{len(found)} explained in {seconds:.1f} s ({seconds / len(found):.4f} s each), masks {masks}, {algorithm}."
     )
-    measured = measure_(explain_, graphs, bench, found) if measure else {}
+    measured = {} if not measure or isinstance(graphs, LargeGraph) else measure_(explain_, graphs, bench, found)
     if measured:
         console().print(scores_table(measured))
     if out is not None:
@@ -285,9 +288,9 @@ def scores_table(measured: dict[str, dict[str, float]]) -> Table:
     return table
 
 
-def rows(graphs: Data | list[Data], level: str) -> int:
+def rows(graphs: Any, level: str) -> int:
     """How many outputs a model has for a user's data."""
-    return int(graphs.num_nodes) if isinstance(graphs, Data) and level == "node" else len(graphs)
+    return int(graphs.num_nodes) if isinstance(graphs, Data | LargeGraph) and level == "node" else len(graphs)
 
 
 def numbers(text: str) -> list[int]:
@@ -330,8 +333,10 @@ def own_model(place: str, weights: Path | None) -> nn.Module:
     return model.eval()
 
 
-def own_data(path: Path) -> Data | list[Data]:
-    """A user's graph or graphs, read without running any code in the file."""
+def own_data(path: Path) -> Any:
+    """A user's graph or graphs, read without running any code in the file; a folder is a large graph."""
+    if path.is_dir():
+        return LargeGraph(path)
     if not path.is_file():
         raise InputError(f"--data must be a file (got {path}, which is none). Write it with torch.save(data, path).")
     known = torch.serialization.get_safe_globals()  # those that PyG has registered must stay when we are done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -58,6 +59,15 @@ def _content(value: Tensor) -> Any:
     whole = io.BytesIO()
     torch.save(value, whole)
     return whole.getvalue()
+
+
+def of_file(path: Path) -> str:
+    """SHA-256 of a file, read piece by piece."""
+    made = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 22):
+            made.update(piece)
+    return made.hexdigest()
 
 
 def named(value: Any) -> Any:

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from numbers import Integral, Real
 from pathlib import Path
@@ -21,10 +22,11 @@ from torch_geometric.explain.config import ExplanationType, ModelTaskLevel
 
 from nseg import fingerprint, shards, store
 from nseg.backends import Backend, hired
-from nseg.errors import BudgetError, InputError, NsegWarning
+from nseg.errors import BudgetError, InputError, ModelError, NsegWarning
 from nseg.explainer import Answer, BatchedAlgorithm, explanation
 from nseg.instances import Inputs, Instances, Role, whole
-from nseg.scm import Scm, borrowed, counted, uncompiled
+from nseg.large import LargeGraph, Part, TooLargeError
+from nseg.scm import Scm, borrowed, call, close, counted, trace, uncompiled
 from nseg.source import (
     Source,
     arguments,
@@ -32,6 +34,7 @@ from nseg.source import (
     checked_classes,
     checked_index,
     checked_inputs,
+    checked_pairs,
     graph_scms,
     outputs_of,
     prediction,
@@ -48,6 +51,7 @@ MOST_AT_ONCE = 512  # instances cut out of a graph in one go
 OVERHEAD = 4.5  # bytes at the peak per byte kept for the backward pass; measured on a GCN 512 wide
 
 LONGEST_REASON = 1000  # characters
+WIDEST = 3  # hops beyond its layers and one more that a model on a large graph may look
 WHOLE = 1 << 30  # hops that only the whole graph holds
 
 Advance = Callable[[float], object]
@@ -58,7 +62,7 @@ Bar = Callable[[int], Advance]
 @overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data],
+    data: Data | Sequence[Data] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -76,7 +80,7 @@ def explain_many(
 @overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data],
+    data: Data | Sequence[Data] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -93,7 +97,7 @@ def explain_many(
 
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data],
+    data: Data | Sequence[Data] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -114,7 +118,8 @@ def explain_many(
     Args:
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
         data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
-            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``).
+            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Of a
+            :class:`nseg.LargeGraph` the model is shown parts only (node level, and pairs of nodes).
         index: which nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.
@@ -142,7 +147,9 @@ def explain_many(
         if out is None:
             with closing(crew.map(run, cut)) as results:
                 found = {number: meter.passed(some, len(some)) for number, some in results}
-            return [one for number in range(len(cut)) for one in found[number]]
+            some = [one for number in range(len(cut)) for one in found[number]]
+            _warn(0, sum(one.get("left_out", 0) > 0 for one in some))
+            return some
         with shards.opened(out, run.manifest(cut), len(cut)) as folder:
             _store(crew, run, cut, folder, meter)
     return store.Explanations(out)
@@ -150,15 +157,26 @@ def explain_many(
 
 def _store(crew: Backend, run: _Run, cut: list[Shard], folder: shards.Shards, meter: _Meter) -> None:
     """Explain and store the shards that are missing."""
-    missing, failed = folder.missing(), 0
+    missing, failed, thinned = folder.missing(), 0, 0
     meter.passed(None, sum(len(rows) for _, rows in cut) - sum(len(cut[n][1]) for n in missing))
     with closing(crew.map(_Encoded(run), [cut[n] for n in missing])) as results:
-        for place, (content, reasons) in results:
+        for place, (content, reasons, fewer) in results:
             folder.put(missing[place], content)
             meter.passed(None, len(cut[missing[place]][1]))
-            failed += reasons
+            failed, thinned = failed + reasons, thinned + fewer
+    _warn(failed, thinned)
+
+
+def _warn(failed: int, thinned: int) -> None:
     if failed:
-        warnings.warn(f"{failed} targets could not be explained; their records say why.", NsegWarning, stacklevel=3)
+        warnings.warn(f"{failed} targets could not be explained; their records say why.", NsegWarning, stacklevel=4)
+    if thinned:
+        warnings.warn(
+            f"{thinned} targets reach nodes with more neighbours than are looked at; left_out on their explanations says "
+            "how many edges were left out. Raise LargeGraph(..., neighbours=...) to look at more.",
+            NsegWarning,
+            stacklevel=4,
+        )
 
 
 @contextmanager
@@ -227,14 +245,15 @@ Shard = tuple[int, list[int]]
 
 
 class _Encoded:
-    """A run whose results are to be stored: Parquet, and how many targets could not be explained."""
+    """A run whose results are to be stored: Parquet, and how many targets could not be explained, or not as a whole."""
 
     def __init__(self, run: _Run) -> None:
         self.run, self.gpus = run, run.gpus
 
-    def __call__(self, shard: Shard) -> tuple[bytes, int]:
+    def __call__(self, shard: Shard) -> tuple[bytes, int, int]:
         found = self.run(shard)
-        return store.encode(found), sum(one.get("reason") is not None for one in found)
+        failed, thinned = (sum(bool(one.get(name)) for one in found) for name in ("reason", "left_out"))
+        return store.encode(found), failed, thinned
 
 
 class _Pack(NamedTuple):
@@ -258,6 +277,7 @@ class _Run:
         self.advance: Advance = _ignore
         self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
         self.seed = torch.initial_seed()
+        self.part_of: tuple[int, int] | None = None
         self.checked = False
         if isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
@@ -267,7 +287,7 @@ class _Run:
                 "Use explanation_type='phenomenon' to explain given classes."
             )
 
-    SENT = ("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed")
+    SENT = ("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "part_of")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: vars(self)[name] for name in self.SENT}
@@ -305,6 +325,8 @@ class _Run:
         """Explained rows from an index."""
         if isinstance(self.data, Data):
             return checked_index(index, outputs_of(self.inputs, self.config.task_level)[1])
+        if isinstance(self.data, LargeGraph):
+            return checked_index(index, self._outputs_of_large())
         if self.kwargs:
             raise InputError(
                 f"Arguments of graphs belong on the graphs (got {', '.join(self.kwargs)}). Set them as attributes."
@@ -361,7 +383,8 @@ class _Run:
         """The explanations of some rows, or the reasons why there are none."""
         self.checked = False
         try:
-            found = self._parts(rows) if isinstance(self.data, Data) else self._graphs(rows)
+            kinds = {Data: self._parts, LargeGraph: self._of_large}
+            found = next((how for kind, how in kinds.items() if isinstance(self.data, kind)), self._graphs)(rows)
             return [one.threshold(self.explainer.threshold_config) for one in found]
         except Exception as error:
             if self.strict:
@@ -485,6 +508,115 @@ class _Run:
                 found.output_id = numbers[n]
                 yield found
 
+    # --- parts of a large graph ------------------------------------------------------------------------------------------
+
+    def _of_large(self, rows: Tensor) -> Iterator[Explanation]:
+        """Explanations on parts that are wide enough for the model not to miss the rest."""
+        hops = self._width(rows)
+        for some, part in self._fitting(rows, hops, self._room):
+            small = self._small(part, some)
+            local = torch.arange(len(some)) if self._pairs is not None else part.place(some)
+            for one, row in zip(small._parts(local), some.tolist(), strict=True):
+                one.left_out = int(part.left_out[one.node_id[one.edge_index[1]].unique()].sum())
+                one.edge_id, one.node_id, one.output_id = part.edge[one.edge_id], part.node[one.node_id], row
+                yield one
+
+    def _outputs_of_large(self) -> int:
+        """How many outputs there are."""
+        sizes = (self.data.num_nodes, self.data.num_edges)
+        for name, value in self.kwargs.items():
+            if isinstance(value, Tensor) and value.dim() and value.size(0) in sizes:
+                raise InputError(
+                    f"Arguments of nodes and edges belong on the large graph (got {name}). Set them on the Data object, or "
+                    "give them to LargeGraph.write."
+                )
+        if self.config.task_level is ModelTaskLevel.edge and self._pairs is None:
+            raise InputError("Links of a large graph are named by pairs of nodes (got none). Give edge_label_index=...")
+        return sizes[0] if self._pairs is None else self._pairs.size(1)
+
+    @cached_property
+    def _pairs(self) -> Tensor | None:
+        """The pairs of nodes that a link model scores, [2, P]."""
+        if self.config.task_level is ModelTaskLevel.node:
+            return None
+        return checked_pairs(self.kwargs, self.data.num_nodes)[1]
+
+    def _seeds(self, rows: Tensor) -> Tensor:
+        return rows if self._pairs is None else self._pairs[:, rows].flatten()
+
+    def _small(self, part: Part, rows: Tensor) -> _Run:
+        """A run on a part of the graph."""
+        kwargs, target = dict(self.kwargs), self.target
+        if self._pairs is not None:
+            name, _ = checked_pairs(self.kwargs, self.data.num_nodes)
+            kwargs[str(name)] = part.place(self._pairs[:, rows])
+        if target is not None:
+            target = torch.as_tensor(target).flatten()[rows if self._pairs is not None else part.node]
+        small = _Run(self.explainer, part.data, target, self.budget, kwargs)
+        small.part_of, small.advance = (self.data.num_edges, self.data.num_nodes), self.advance
+        return small
+
+    def _fitting(self, rows: Tensor, hops: int, room: float) -> Iterator[tuple[Tensor, Part]]:
+        """Rows, and the part around them, as many at once as there is room for."""
+        try:
+            part = self.data.part(self._seeds(rows), hops, room)
+        except TooLargeError:
+            if len(rows) == 1:
+                raise
+            half = len(rows) // 2
+            yield from self._fitting(rows[:half], hops, room)
+            yield from self._fitting(rows[half:], hops, room)
+        else:
+            yield rows, part
+
+    @cached_property
+    def _probe(self) -> tuple[int, float]:
+        """How often the model passes messages, and the bytes that it needs per node and edge, seen on a small part."""
+        number = self._outputs_of_large()
+        some = torch.arange(0, number, -(-number // 256))
+        ((some, part), *_) = self._fitting(some, 1, 1e5)
+        inputs = self._small(part, some).inputs
+        passings = trace(self.model, inputs, self.config)[1]
+        if any(one.receiver != 1 for one in passings):
+            raise ModelError(
+                "On a large graph messages must go from source to target (got a layer with flow='target_to_source'). Write "
+                "the graph with edge_index.flip(0), and let the layers have the usual flow."
+            )
+        return len(passings), bytes_per_member(self.model, inputs, self.config)
+
+    @property
+    def _room(self) -> float:
+        """Nodes and edges that the model can be run on within the budget."""
+        return self.budget / self._probe[1]
+
+    def _width(self, rows: Tensor) -> int:
+        """Hops around a target beyond which the model does not look, as one hop more shows; GCN needs one more than layers.
+
+        Of the rows as many are looked at as have room one hop further.
+        """
+        least = self._probe[0] + 1
+        for hops in range(least, least + WIDEST):
+            few, narrow, wide = rows, None, None
+            while wide is None and len(few):
+                try:
+                    narrow, wide = (self.data.part(self._seeds(few), h, self._room) for h in (hops, hops + 1))
+                except TooLargeError:
+                    few = few[: len(few) // 2]
+            if narrow is None or wide is None:
+                return hops  # no room to look further
+            if bool(close(self._output(narrow, few), self._output(wide, few), self.config).all()):
+                return hops
+        raise ModelError(
+            f"On a large graph the model's output must depend on few hops around a target (got one that changes still when "
+            f"hop {least + WIDEST} is added, as a model that looks at all nodes does). Explain it on a Data object instead."
+        )
+
+    @torch.no_grad()
+    def _output(self, part: Part, rows: Tensor) -> Tensor:
+        """What the model says of some rows, shown a part of the graph."""
+        output = call(self.model, self._small(part, rows).inputs, self.config)
+        return output if self._pairs is not None else output[part.place(rows)]
+
     # --- one chunk ---------------------------------------------------------------------------------------------------------
 
     def _solve(self, scm: Scm) -> Iterator[tuple[Tensor, Answer]]:
@@ -524,7 +656,8 @@ class _Run:
 
     def _inputs(self, data: Data, kwargs: dict[str, Any]) -> Inputs:
         found = {name: data[name] for name in arguments(self.model, data)} | kwargs
-        return checked_inputs(self.model, data.x, data.edge_index, found, self.config.task_level)
+        inputs = checked_inputs(self.model, data.x, data.edge_index, found, self.config.task_level)
+        return replace(inputs, part_of=self.part_of)
 
     def _target(self, data: Data, number: int | None = None) -> Tensor | None:
         """The caller's classes of all outputs on one graph, if a phenomenon is explained."""
@@ -582,12 +715,12 @@ def _checked(data: Any, level: ModelTaskLevel) -> Any:
         data = data.to_data_list()
     if isinstance(data, HeteroData):
         raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use data.to_homogeneous().")
-    if not isinstance(data, Data | Sequence | Dataset):
+    if not isinstance(data, Data | LargeGraph | Sequence | Dataset):
         data = list(data)
-    if isinstance(data, Data) == (level is ModelTaskLevel.graph):
+    if isinstance(data, Data | LargeGraph) == (level is ModelTaskLevel.graph):
         raise InputError(
             "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."
-            if isinstance(data, Data)
+            if isinstance(data, Data | LargeGraph)
             else f"explain_many at {level.value} level needs one graph (got a sequence). Call it once per graph."
         )
     return data

@@ -42,13 +42,7 @@ def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[st
     _check_nodes("edge_index", edge_index, x.size(0))
     _check_devices(model, {"x": x, "edge_index": edge_index, **kwargs})
     _check_values({"x": x, **kwargs}, edge_index.size(1))
-    pairs_name = None
-    if level is ModelTaskLevel.edge:
-        pairs_name = next((name for name, value in kwargs.items() if _is_pair_index(name, value)), None)
-    if pairs_name is not None:
-        if not kwargs[pairs_name].numel():
-            raise InputError(f"{pairs_name} must hold at least one pair of nodes (got none).")
-        _check_nodes(pairs_name, kwargs[pairs_name], x.size(0))
+    pairs_name = checked_pairs(kwargs, x.size(0))[0] if level is ModelTaskLevel.edge else None
     if level is ModelTaskLevel.graph and kwargs.get("batch") is None and accepts(model, "batch"):
         kwargs["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
     return Inputs(_own(x).detach(), _own(edge_index).as_subclass(Tensor), kwargs, pairs_name)
@@ -57,6 +51,17 @@ def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[st
 def arguments(model: nn.Module, data: Data) -> list[str]:
     """Names of the attributes of a graph that the model takes besides ``x`` and ``edge_index``."""
     return [k for k in data.keys() if k not in ("x", "edge_index", "y") and accepts(model, k)]  # noqa: SIM118
+
+
+def checked_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tensor | None]:
+    """The argument that holds the pairs of nodes that a link model scores, and the pairs."""
+    name = next((name for name, value in kwargs.items() if _is_pair_index(name, value)), None)
+    if name is None:
+        return None, None
+    if not kwargs[name].numel():
+        raise InputError(f"{name} must hold at least one pair of nodes (got none).")
+    _check_nodes(name, kwargs[name], nodes)
+    return name, kwargs[name]
 
 
 def _own(value: Any) -> Any:

@@ -4,8 +4,8 @@ Columns, a row per explanation (:data:`SCHEMA`):
 
 - ``output_id``: which output of the caller's graph (node, link or graph), ``target``: its explained class,
   ``reason``: why it could not be explained, null if it was;
-- ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``: as on an
-  explanation; null where its algorithm does not give them;
+- ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``,
+  ``left_out``: as on an explanation; null where its algorithm does not give them;
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
 - ``edge_mask``, ``hard_edge_mask``, ``reached``: a value for each of those edges; ``node_mask``, ``hard_node_mask``: row by
   row, ``node_mask_width`` values for each of those nodes.
@@ -33,7 +33,7 @@ import pyarrow.parquet as pq
 import torch
 import torch_geometric
 from torch import Tensor
-from torch_geometric.data import Dataset
+from torch_geometric.data import Data, Dataset
 from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError, StoreError
@@ -50,6 +50,7 @@ TENSORS = {
     "node_mask": torch.float,
     "hard_node_mask": torch.bool,
 }
+EXTRAS = ("exact", "left_out")  # that not every explanation has
 _ARROW = {torch.long: pa.int64(), torch.float: pa.float32(), torch.bool: pa.bool_()}
 SCHEMA = pa.schema(
     {
@@ -58,6 +59,7 @@ SCHEMA = pa.schema(
         "reason": pa.string(),
         **dict.fromkeys(NUMBERS, pa.float64()),
         "exact": pa.bool_(),
+        "left_out": pa.int64(),
         **{name: pa.list_(_ARROW[dtype]) for name, dtype in TENSORS.items()},
         "node_mask_width": pa.int64(),
     }
@@ -92,7 +94,7 @@ def encode(explanations: Sequence[Explanation]) -> bytes:
     rows = [one if one.get("reason") is not None else placed(one) for one in explanations]
     columns: dict[str, list[Any]] = {"output_id": [int(one.output_id) for one in rows]}
     columns["target"] = [_target(one) for one in rows]
-    for name in ("reason", *NUMBERS, "exact"):
+    for name in ("reason", *NUMBERS, *EXTRAS):
         columns[name] = [one.get(name) for one in rows]
     for name, dtype in TENSORS.items():
         columns[name] = [None if one.get(name) is None else one[name].flatten().to("cpu", dtype).numpy() for one in rows]
@@ -297,20 +299,30 @@ def attach(one: Explanation, data: Any, names: Sequence[str] = ()) -> Explanatio
     found, graph = one.clone(), data if single else data[number]
     if one.node_id.numel() and int(one.node_id.max()) >= graph.num_nodes:
         raise InputError(f"data must be what was explained (got {graph.num_nodes} nodes, too few for output {number}).")
-    ends = graph.edge_index[:, one.edge_id]
-    place = torch.searchsorted(one.node_id, ends.contiguous()).clamp(max=max(one.node_id.numel() - 1, 0))
-    if not torch.equal(one.node_id[place], ends):
-        raise InputError(f"data must be what was explained (got other edges around output {number}).")
-    found.x, found.edge_index = graph.x[one.node_id], place
-    inputs = Inputs(graph.x, graph.edge_index, {name: graph[name] for name in names})
-    for name, role in roles_in([inputs]).items():
-        ids = {Role.NODE: one.node_id, Role.EDGE: one.edge_id}.get(role)
-        found[name] = graph[name] if ids is None else graph[name][ids]
+    large = hasattr(graph, "cut")
+    small = graph.cut(one.node_id, one.edge_id) if large else _cut(graph, one, names)
+    found.x, found.edge_index = small.x, small.edge_index
+    for name in names:
+        found[name] = small[name]
     found._model_args, found._model_config = list(names), None
     if single:
         found.index = torch.searchsorted(one.node_id, torch.tensor([number]))
         found.target = torch.full((one.node_id.numel(),), -1).index_copy(0, found.index, one.target)
     return found
+
+
+def _cut(graph: Data, one: Explanation, names: Sequence[str]) -> Data:
+    """The nodes and edges of an explanation, with some of the graph's further attributes."""
+    ends = graph.edge_index[:, one.edge_id]
+    place = torch.searchsorted(one.node_id, ends.contiguous()).clamp(max=max(one.node_id.numel() - 1, 0))
+    if not torch.equal(one.node_id[place], ends):
+        raise InputError(f"data must be what was explained (got other edges around output {one.output_id}).")
+    small = Data(x=graph.x[one.node_id], edge_index=place)
+    inputs = Inputs(graph.x, graph.edge_index, {name: graph[name] for name in names})
+    for name, role in roles_in([inputs]).items():
+        ids = {Role.NODE: one.node_id, Role.EDGE: one.edge_id}.get(role)
+        small[name] = graph[name] if ids is None else graph[name][ids]
+    return small
 
 
 def _explanation(row: dict[str, Any]) -> Explanation:
@@ -321,8 +333,9 @@ def _explanation(row: dict[str, Any]) -> Explanation:
     found.target = torch.tensor([row["target"]])
     for name in NUMBERS:
         found[name] = row[name]
-    if row.get("exact") is not None:
-        found.exact = row["exact"]
+    for name in EXTRAS:
+        if row.get(name) is not None:
+            found[name] = row[name]
     for name, dtype in TENSORS.items():
         if row[name] is not None:
             value: Tensor = torch.from_numpy(np.array(row[name])).to(dtype)
