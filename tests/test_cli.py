@@ -93,11 +93,12 @@ def test_explain_a_dataset_and_store_it(tmp_path: Path, masks: str) -> None:
     assert "sparsity" in output
     assert "random, hard" in output
     found, manifest = store.read(out)
+    summary = json.loads((out / "summary.json").read_text())
     assert [one.output_id for one in found] == [511, 512, 513, 514]
-    assert manifest["dataset"] == "tree-cycles"
+    assert summary["dataset"] == "tree-cycles"
     assert manifest["settings"]["seed"] == 0
-    assert manifest["metrics"]["explanation, hard"]["sparsity"] >= 0
-    assert sorted(p.name for p in out.iterdir()) == ["explanations.parquet", "manifest.json"]
+    assert summary["metrics"]["explanation, hard"]["sparsity"] >= 0
+    assert sorted(p.name for p in out.iterdir()) == [".lock", "explanations", "manifest.json", "summary.json"]
 
 
 def test_explain_graphs_with_the_papers_settings(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_explain_by_any_method(tmp_path: Path, method: str) -> None:
     assert "3 explained" in output
     assert f"{baselines.find(method).__name__}(" in " ".join(output.split())
     found, manifest = store.read(tmp_path)
-    assert manifest["method"] == method
+    assert json.loads((tmp_path / "summary.json").read_text())["method"] == method
     assert manifest["settings"]["undirected"] is False
     assert all(0 <= float(one.edge_mask.min()) <= float(one.edge_mask.max()) <= 1 for one in found)
 
@@ -177,15 +178,15 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
             call(*words)
 
 
-def test_the_stored_manifest_is_json_and_stored_masks_keep_their_accuracy(tmp_path: Path) -> None:
+def test_the_stored_summary_is_json_and_stored_masks_keep_their_accuracy(tmp_path: Path) -> None:
     call("explain", "tree-cycles", "--index", "0,511,512", "--out", str(tmp_path))
-    text = (tmp_path / "manifest.json").read_text()
+    text = (tmp_path / "summary.json").read_text()
     assert "NaN" not in text
-    manifest = json.loads(text, parse_constant=lambda name: pytest.fail(name))
+    summary = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     found, _ = store.read(str(tmp_path))
     accuracy = metrics.accuracy(datasets.load("tree-cycles"), found)
     mean = metrics.summarise(accuracy.roc_auc)["mean"]
-    assert mean == pytest.approx(manifest["metrics"]["explanation, soft"]["roc_auc"], abs=1e-6)
+    assert mean == pytest.approx(summary["metrics"]["explanation, soft"]["roc_auc"], abs=1e-6)
 
 
 def test_a_folder_that_cannot_be_made_is_noticed_before_the_work(tmp_path: Path) -> None:
@@ -222,7 +223,7 @@ def test_what_is_stored_is_what_was_found(tmp_path: Path) -> None:
                 assert torch.equal(one[name], other[name]), name
             assert (one.pns, one.output_id) == (other.pns, other.output_id)
             assert int(other.target) == int(one.target[one.index])
-    with pytest.raises(InputError, match="must hold explanations"):
+    with pytest.raises(InputError, match="must hold manifest"):
         store.read(tmp_path / "none")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="must be a folder"):

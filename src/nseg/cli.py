@@ -30,8 +30,10 @@ from nseg import (
     NSEG,
     Explainer,
     InputError,
+    LargeGraph,
     NsegError,
     __version__,
+    backends,
     baselines,
     datasets,
     explain_many,
@@ -42,8 +44,10 @@ from nseg import (
     study,
 )
 from nseg.explainer import BatchedAlgorithm
+from nseg.many import SHARD
 from nseg.models.weights import write_weights
 from nseg.presets import PAPER
+from nseg.source import arguments
 from nseg.study import summary, tables
 
 app = typer.Typer(
@@ -183,13 +187,23 @@ def explain(
         str | None, typer.Option(help="Your own model instead: FILE.py:FUNCTION that returns it; it must give class scores.")
     ] = None,
     weights: Annotated[Path | None, typer.Option(help="Its weights: safetensors, or a saved state dictionary.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Your own graph, or list of graphs, written by torch.save.")] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Your own graph, or graphs, written by torch.save; or a folder of LargeGraph.")
+    ] = None,
     level: Annotated[str, typer.Option(help="node or graph: what your model classifies.")] = "node",
-    out: Annotated[Path | None, typer.Option(help="Folder for explanations.parquet and manifest.json.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder to store explanations in as they are found; resumes what was stopped there.")
+    ] = None,
+    strict: Annotated[bool, typer.Option(help="Stop at the first prediction that cannot be explained.")] = False,
+    backend: Annotated[str, typer.Option(help=f"Where to work: {', '.join(backends.NAMES)}.")] = "local",
+    workers: Annotated[int | None, typer.Option(min=1, help="Of the back end; as many as there are cores if none.")] = None,
+    address: Annotated[str | None, typer.Option(help="Of a Ray cluster, for --backend ray.")] = None,
+    shard: Annotated[int, typer.Option(min=1, help="Predictions that are explained and stored together, at most.")] = SHARD,
+    measure: Annotated[bool, typer.Option(help="Measure explanations; takes all of them into memory.")] = True,
     report: Annotated[Path | None, typer.Option(help="An HTML file that shows the explanations in a browser.")] = None,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
-    """Explain predictions, print how good the explanations are, and store them."""
+    """Explain predictions, store them, and print how good the explanations are."""
     if (dataset is None) == (model is None):
         raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
     if dataset is not None and (weights or data):
@@ -222,15 +236,19 @@ def explain(
     began = time.perf_counter()
     if hasattr(algorithm, "fit"):  # a method that learns does so on what it explains
         algorithm.fit(explain_, graphs, chosen, progress=progress)
-    found = explain_many(explain_, graphs, chosen, progress=progress)
+    with backends.make(backend, workers, address) as crew:
+        found: Sequence[Explanation] = explain_many(
+            explain_, graphs, chosen, progress=progress, out=out, strict=strict, backend=crew, shard=shard
+        )
     seconds = time.perf_counter() - began
-    measured = measure(explain_, graphs, bench, found)
     console().print(
         f"{len(found)} explained in {seconds:.1f} s ({seconds / len(found):.4f} s each), masks {masks}, {algorithm}."
     )
-    console().print(scores_table(measured))
+    measured = {} if not measure or isinstance(graphs, LargeGraph) else measure_(explain_, graphs, bench, found)
+    if measured:
+        console().print(scores_table(measured))
     if out is not None:
-        manifest = {
+        note = {
             **source,
             "method": method,
             "masks": masks,
@@ -241,16 +259,30 @@ def explain(
             "command": " ".join(["nseg", *sys.argv[1:]]),
             "nseg": __version__,
         }
-        store.write(out, found, manifest)
-        console().print(f"Stored in {out}: explanations.parquet, manifest.json.")
+        store.write_json(out / "summary.json", note)
+        console().print(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json.")
     if report is not None:
         facts = {name: value for name, value in source.items() if value != "None"}
         title = f"Why these predictions? {dataset or model}"
-        reports.report({method: found}, report, data=bench or graphs, explainer=explain_, title=title, facts=facts)
+        good = [one for one in found if one.get("reason") is None]
+        reports.report({method: good}, report, data=bench or graphs, explainer=explain_, title=title, facts=facts)
         console().print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
 
 
-def measure(
+def measure_(
+    explain_: Explainer, graphs: Any, bench: datasets.Benchmark | None, found: Sequence[Explanation]
+) -> dict[str, dict[str, float]]:
+    """Metrics of what could be explained, after a word on what could not."""
+    names = arguments(explain_.model, graphs if isinstance(graphs, Data) else graphs[0])
+    reasons = [one for one in found if one.get("reason") is not None]
+    if reasons:
+        console().print(f"{len(reasons)} could not be explained; output {reasons[0].output_id}: {reasons[0].reason}")
+    good = [one for one in found if one.get("reason") is None]
+    whole = [one if "x" in one else store.attach(one, graphs, names) for one in good]
+    return measures(explain_, graphs, bench, whole) if whole else {}
+
+
+def measures(
     explain_: Explainer, graphs: Any, bench: datasets.Benchmark | None, found: list[Explanation]
 ) -> dict[str, dict[str, float]]:
     """Fidelity of soft and hard masks, and accuracy where ground truth is known, with trivial explanations beside them."""
@@ -278,9 +310,9 @@ def scores_table(measured: dict[str, dict[str, float]]) -> Table:
     return table
 
 
-def rows(graphs: Data | list[Data], level: str) -> int:
+def rows(graphs: Any, level: str) -> int:
     """How many outputs a model has for a user's data."""
-    return int(graphs.num_nodes) if isinstance(graphs, Data) and level == "node" else len(graphs)
+    return int(graphs.num_nodes) if isinstance(graphs, Data | LargeGraph) and level == "node" else len(graphs)
 
 
 def numbers(text: str) -> list[int]:
@@ -323,8 +355,10 @@ def own_model(place: str, weights: Path | None) -> nn.Module:
     return model.eval()
 
 
-def own_data(path: Path) -> Data | list[Data]:
-    """A user's graph or graphs, read without running any code in the file."""
+def own_data(path: Path) -> Any:
+    """A user's graph or graphs, read without running any code in the file; a folder is a large graph."""
+    if path.is_dir():
+        return LargeGraph(path)
     if not path.is_file():
         raise InputError(f"--data must be a file (got {path}, which is none). Write it with torch.save(data, path).")
     known = torch.serialization.get_safe_globals()  # those that PyG has registered must stay when we are done

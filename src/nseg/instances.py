@@ -41,12 +41,14 @@ class Inputs:
     Args:
         x, edge_index, kwargs: as the model takes them.
         pairs_name: which argument holds the pairs of nodes that a link model scores, if one does.
+        part_of: edges and nodes of the graph that this is a part of, if it is.
     """
 
     x: Tensor
     edge_index: Tensor
     kwargs: Mapping[str, Any]
     pairs_name: str | None = None
+    part_of: tuple[int, int] | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -60,6 +62,11 @@ class Inputs:
     def num_graphs(self) -> int:
         batch = self.kwargs.get("batch")
         return int(batch.max()) + 1 if isinstance(batch, Tensor) and batch.numel() else 1
+
+    @property
+    def total(self) -> tuple[int, int]:
+        """Edges and nodes of the caller's graph."""
+        return self.part_of or (self.num_edges, self.num_nodes)
 
     @property
     def pairs(self) -> Tensor | None:
@@ -151,7 +158,7 @@ class Instances:
         node_id: the caller's number of each node, [N].
         edge_id: the caller's number of each edge, [E].
         hops: hops from each node to the nearest explained output, [N]; 0 where every node is taken to matter.
-        total: edges and nodes of the whole graph that each instance was cut from, [B, 2].
+        total: edges and nodes of the caller's graph that each instance was cut from, [B, 2].
     """
 
     x: Tensor
@@ -550,7 +557,7 @@ def around(
         node_id=node_id,
         edge_id=edge_id,
         hops=distance,
-        total=torch.tensor([[inputs.num_edges, inputs.num_nodes]], device=row.device).expand(number, 2),
+        total=torch.tensor([inputs.total], device=row.device).expand(number, 2),
     )
 
 
@@ -592,5 +599,5 @@ def whole(graphs: Sequence[Inputs], outputs: Role, row: Sequence[Tensor], target
         node_id=torch.cat([torch.arange(int(n), device=device) for n in nodes]),
         edge_id=torch.cat([torch.arange(int(n), device=device) for n in edges]),
         hops=torch.zeros(int(nodes.sum()), dtype=torch.long, device=device),
-        total=torch.stack([edges, nodes], 1),
+        total=torch.tensor([g.total for g in graphs], device=device),
     )

@@ -1,13 +1,16 @@
-"""Explain many predictions at once: cut, chunk by memory, run, show progress."""
+"""Explain many predictions at once: cut, chunk by memory, run here or elsewhere, store, show progress."""
 
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
-from numbers import Real
-from typing import Any, NamedTuple
+from contextlib import closing, contextmanager
+from dataclasses import replace
+from functools import cached_property, partial
+from numbers import Integral, Real
+from pathlib import Path
+from typing import Any, NamedTuple, overload
 
 import torch
 from rich.console import Console
@@ -17,20 +20,39 @@ from torch_geometric.data import Batch, Data, Dataset, HeteroData
 from torch_geometric.explain import Explainer, Explanation
 from torch_geometric.explain.config import ExplanationType, ModelTaskLevel
 
-from nseg.errors import BudgetError, InputError
+from nseg import fingerprint, shards, store
+from nseg.backends import Backend, hired
+from nseg.errors import BudgetError, InputError, ModelError, NsegWarning
 from nseg.explainer import Answer, BatchedAlgorithm, explanation
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.instances import Inputs, Instances, Role, whole
-from nseg.scm import Scm, accepts, borrowed, counted, uncompiled
-from nseg.source import Source, bytes_per_member, checked_classes, checked_index, checked_inputs, graph_scms, prediction
+from nseg.large import LargeGraph, Part, TooLargeError
+from nseg.scm import Scm, borrowed, call, close, counted, trace, uncompiled
+from nseg.source import (
+    Source,
+    arguments,
+    bytes_per_member,
+    checked_classes,
+    checked_index,
+    checked_inputs,
+    checked_pairs,
+    graph_scms,
+    outputs_of,
+    prediction,
+)
 from nseg.space import Masks
 
 BUDGET = 256 * 2**20
 """Bytes of memory that a search uses at once by default."""
 
+SHARD = 256
+"""Targets that are explained, sent and stored together at the most by default."""
+
 MOST_AT_ONCE = 512  # instances cut out of a graph in one go
 OVERHEAD = 4.5  # bytes at the peak per byte kept for the backward pass; measured on a GCN 512 wide
 
+LONGEST_REASON = 1000  # characters
+WIDEST = 3  # hops beyond its layers and one more that a model on a large graph may look
 WHOLE = 1 << 30  # hops that only the whole graph holds
 
 Advance = Callable[[float], object]
@@ -38,35 +60,124 @@ Bar = Callable[[int], Advance]
 """Given a total, the function that advances a progress bar towards it."""
 
 
+@overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data],
+    data: Data | Sequence[Data] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
     budget: int = BUDGET,
     progress: bool | None = None,
+    out: None = None,
+    strict: bool | None = None,
+    backend: str | Backend = "local",
+    workers: int | None = None,
+    shard: int = SHARD,
     **kwargs: Any,
-) -> list[Explanation]:
+) -> list[Explanation]: ...
+
+
+@overload
+def explain_many(
+    explainer: Explainer,
+    data: Data | Sequence[Data] | LargeGraph,
+    index: Any = None,
+    *,
+    target: Any = None,
+    budget: int = BUDGET,
+    progress: bool | None = None,
+    out: str | Path,
+    strict: bool | None = None,
+    backend: str | Backend = "local",
+    workers: int | None = None,
+    shard: int = SHARD,
+    **kwargs: Any,
+) -> store.Explanations: ...
+
+
+def explain_many(
+    explainer: Explainer,
+    data: Data | Sequence[Data] | LargeGraph,
+    index: Any = None,
+    *,
+    target: Any = None,
+    budget: int = BUDGET,
+    progress: bool | None = None,
+    out: str | Path | None = None,
+    strict: bool | None = None,
+    backend: str | Backend = "local",
+    workers: int | None = None,
+    shard: int = SHARD,
+    **kwargs: Any,
+) -> list[Explanation] | store.Explanations:
     """Explain many predictions in one optimisation; each answer equals the one that the instance gets alone.
+
+    Targets are cut into shards in their order, and shards are explained on one thread each: on a CPU the answers are the
+    same bit for bit whatever the back end and however many workers there are.
 
     Args:
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
         data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
-            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``).
+            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Of a
+            :class:`nseg.LargeGraph` the model is shown parts only (node level, and pairs of nodes).
         index: which nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.
         progress: show a progress bar; by default only on a terminal.
+        out: a folder to store explanations in as they are found (:mod:`nseg.store`). Called again after it was stopped, it
+            does what is missing; it refuses a folder that belongs to another model, data, settings or targets.
+        strict: stop at the first target that cannot be explained, e.g. because the model raises or gives NaN. If false, such
+            a target gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.
+        backend: ``"local"``, ``"processes"``, ``"ray"``, or an object from :mod:`nseg.backends`.
+        workers: of the back end; as many as there are cores by default.
+        shard: targets that are explained, sent and stored together at the most.
         **kwargs: further model arguments (node and link level).
 
     Returns:
         An ``Explanation`` per instance on its computation graph: the smallest graph on which the model alone gives the
         whole graph's output. ``edge_id`` and ``node_id`` point into the caller's graph, ``output_id`` names the output,
         ``reached`` marks the edges over which messages can reach it (the others are there for normalisation only).
+        With ``out``, the stored explanations, which are read when they are asked for and have no graphs.
     """
-    with progress_bar(progress) as bar, _opened(explainer, data, target, budget, bar) as (run, checked):
-        return [one.threshold(explainer.threshold_config) for one in run.explanations(checked, index, kwargs)]
+    run = _Run(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
+    cut = run.shards(index, shard)
+    with progress_bar(progress) as bar, hired(backend, workers) as crew:
+        meter = _Meter(bar(sum(len(rows) for _, rows in cut)))
+        run.advance = meter.tick
+        if out is None:
+            with closing(crew.map(run, cut)) as results:
+                found = {number: meter.passed(some, len(some)) for number, some in results}
+            some = [one for number in range(len(cut)) for one in found[number]]
+            _warn(0, sum(one.get("left_out", 0) > 0 for one in some))
+            return some
+        with shards.opened(out, run.manifest(cut), len(cut)) as folder:
+            _store(crew, run, cut, folder, meter)
+    return store.Explanations(out)
+
+
+def _store(crew: Backend, run: _Run, cut: list[Shard], folder: shards.Shards, meter: _Meter) -> None:
+    """Explain and store the shards that are missing."""
+    missing, failed, thinned = folder.missing(), 0, 0
+    meter.passed(None, sum(len(rows) for _, rows in cut) - sum(len(cut[n][1]) for n in missing))
+    with closing(crew.map(_Encoded(run), [cut[n] for n in missing])) as results:
+        for place, (content, reasons, fewer) in results:
+            folder.put(missing[place], content)
+            meter.passed(None, len(cut[missing[place]][1]))
+            failed, thinned = failed + reasons, thinned + fewer
+    _warn(failed, thinned)
+
+
+def _warn(failed: int, thinned: int) -> None:
+    if failed:
+        warnings.warn(f"{failed} targets could not be explained; their records say why.", NsegWarning, stacklevel=4)
+    if thinned:
+        warnings.warn(
+            f"{thinned} targets reach nodes with more neighbours than are looked at; left_out on their explanations says "
+            "how many edges were left out. Raise LargeGraph(..., neighbours=...) to look at more.",
+            NsegWarning,
+            stacklevel=4,
+        )
 
 
 @contextmanager
@@ -85,32 +196,10 @@ def causal_models(
         causal models that together hold all instances, each as large as the budget allows, with the numbers of the
         instances that each holds. The model is borrowed until the end of the ``with`` block.
     """
-    with _opened(explainer, data, target, budget) as (run, checked):
-        yield run.scms(checked, index, kwargs)
-
-
-@contextmanager
-def _opened(
-    explainer: Explainer, data: Data | Sequence[Data], target: Any, budget: int, bar: Bar | None = None
-) -> Iterator[tuple[_Run, Data | Sequence[Data]]]:
-    """A run over checked data, with the model borrowed."""
-    level = explainer.model_config.task_level
-    if isinstance(data, Batch) and level is ModelTaskLevel.graph:
-        data = data.to_data_list()
-    if isinstance(data, HeteroData):
-        raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use data.to_homogeneous().")
-    if not isinstance(data, Data | Sequence | Dataset):
-        data = list(data)
-    if isinstance(data, Data) == (level is ModelTaskLevel.graph):
-        raise InputError(
-            "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."
-            if isinstance(data, Data)
-            else f"explain_many at {level.value} level needs one graph (got a sequence). Call it once per graph."
-        )
-    if isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0:
-        raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
-    with torch.inference_mode(False), torch.enable_grad(), borrowed(uncompiled(explainer.model)):
-        yield _Run(explainer, target, budget, bar or (lambda total: lambda amount: None)), data
+    run = _Run(explainer, data, target, budget, kwargs)
+    rows = run.rows(index)
+    with run.ready():
+        yield run.scms(rows)
 
 
 @contextmanager
@@ -135,6 +224,39 @@ def progress_bar(progress: bool | None, doing: str = "explaining") -> Iterator[B
         yield start
 
 
+class _Meter:
+    """Progress of a run: little by little within a shard where that can be seen, and whole shards."""
+
+    def __init__(self, advance: Advance) -> None:
+        self.advance, self.within = advance, 0.0
+
+    def tick(self, amount: float) -> None:
+        self.within += amount
+        self.advance(amount)
+
+    def passed(self, result: Any, targets: int) -> Any:
+        """A shard's result, now that all its targets are done."""
+        self.advance(targets - self.within)
+        self.within = 0.0
+        return result
+
+
+Shard = tuple[int, list[int]]
+"""The number of a shard, and its targets."""
+
+
+class _Encoded:
+    """A run whose results are to be stored: Parquet, and how many targets could not be explained, or not as a whole."""
+
+    def __init__(self, run: _Run) -> None:
+        self.run, self.gpus = run, run.gpus
+
+    def __call__(self, shard: Shard) -> tuple[bytes, int, int]:
+        found = self.run(shard)
+        failed, thinned = (sum(bool(one.get(name)) for one in found) for name in ("reason", "left_out"))
+        return store.encode(found), failed, thinned
+
+
 class _Pack(NamedTuple):
     """B graphs, the caller's classes of each, the model's output and the explained classes."""
 
@@ -145,20 +267,51 @@ class _Pack(NamedTuple):
 
 
 class _Run:
-    """One call of :func:`explain_many`."""
+    """One call of :func:`explain_many`: a function of shards that can be sent to workers."""
 
-    def __init__(self, explainer: Explainer, target: Any, budget: int, bar: Bar) -> None:
-        self.explainer, self.budget, self.bar = explainer, budget, bar
-        self.model, self.config, self.algorithm = uncompiled(explainer.model), explainer.model_config, explainer.algorithm
+    def __init__(
+        self, explainer: Explainer, data: Any, target: Any, budget: int, kwargs: dict[str, Any], strict: bool = True
+    ) -> None:
+        self.explainer, self.budget, self.kwargs, self.strict = explainer, budget, kwargs, strict
         self.target = target
-        self.advance: Advance = lambda amount: None
+        self.data = _checked(data, explainer.model_config.task_level)
+        self.advance: Advance = _ignore
         self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
+        self.seed = torch.initial_seed()
+        self.part_of: tuple[int, int] | None = None
         self.checked = False
+        if isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0:
+            raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
         if target is not None and not self.phenomenon:
             raise InputError(
                 "target must be None for explanation_type='model', which explains the model's prediction (got a target). "
                 "Use explanation_type='phenomenon' to explain given classes."
             )
+
+    SENT = ("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "part_of")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in self.SENT}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, advance=_ignore, checked=False)
+
+    @property
+    def model(self) -> torch.nn.Module:
+        return uncompiled(self.explainer.model)
+
+    @property
+    def config(self) -> Any:
+        return self.explainer.model_config
+
+    @property
+    def algorithm(self) -> Any:
+        return self.explainer.algorithm
+
+    @property
+    def gpus(self) -> int:
+        """How many a worker needs."""
+        return int(any(p.is_cuda for p in self.model.parameters()))
 
     @property
     def masks(self) -> tuple[bool, bool]:
@@ -167,19 +320,91 @@ class _Run:
             return self.algorithm.masks
         return self.explainer.edge_mask_type is not None, self.explainer.node_mask_type is not None
 
-    def explanations(self, data: Data | Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
-        return self.parts(data, index, kwargs) if isinstance(data, Data) else self.graphs(data, index, kwargs)
+    # --- what there is to do ---------------------------------------------------------------------------------------------
 
-    def scms(self, data: Data | Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[tuple[Tensor, Scm]]:
+    def rows(self, index: Any) -> Tensor:
+        """Explained rows from an index."""
+        if isinstance(self.data, Data):
+            return checked_index(index, outputs_of(self.inputs, self.config.task_level)[1])
+        if isinstance(self.data, LargeGraph):
+            return checked_index(index, self._outputs_of_large())
+        if self.kwargs:
+            raise InputError(
+                f"Arguments of graphs belong on the graphs (got {', '.join(self.kwargs)}). Set them as attributes."
+            )
+        if len(self.data) == 0:
+            raise InputError("explain_many needs at least one graph (got an empty sequence).")
+        return checked_index(index, len(self.data))
+
+    def shards(self, index: Any, most: int) -> list[Shard]:
+        """Explained rows in their order, cut into shards of equal size, which depends on nothing but their number."""
+        if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
+            raise InputError(f"shard must be a positive number of targets (got {most!r}). Try {SHARD}.")
+        rows = self.rows(index)
+        size = -(-len(rows) // -(-len(rows) // int(most)))
+        return [(start // size, rows[start : start + size].tolist()) for start in range(0, len(rows), size)]
+
+    def manifest(self, cut: list[Shard]) -> dict[str, Any]:
+        """What the results of this run depend on, as plain data."""
+        rows = [row for _, part in cut for row in part]
+        seed = {} if isinstance(self.algorithm, BatchedAlgorithm) else {"torch_seed": self.seed}
+        return {
+            "format": 1,
+            "versions": fingerprint.versions(),
+            "model": fingerprint.of_model(self.model),
+            "data": fingerprint.of_data(self.data, self.kwargs),
+            "explainer": fingerprint.of_explainer(self.explainer),
+            "settings": fingerprint.of_settings(self.algorithm) | seed,
+            "targets": {
+                "number": len(rows),
+                "rows": fingerprint.digest(torch.tensor(rows)),
+                "classes": None if self.target is None else fingerprint.digest(torch.as_tensor(self.target)),
+            },
+            "shard": len(cut[0][1]),
+        }
+
+    # --- a shard ---------------------------------------------------------------------------------------------------------
+
+    def __call__(self, shard: Shard) -> list[Explanation]:
+        number, rows = shard
+        with self.ready():
+            if not isinstance(self.algorithm, BatchedAlgorithm):  # draws on torch's random numbers
+                torch.manual_seed(self.seed if number == 0 else (self.seed + number) % (1 << 63))
+            return self._found(torch.tensor(rows, device=self.device))
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """With the model borrowed, one thread, and all that is worked out once."""
+        with torch.inference_mode(False), torch.enable_grad(), borrowed(self.model), one_thread():
+            if isinstance(self.data, Data) and isinstance(self.algorithm, BatchedAlgorithm):
+                assert self.source.way  # what concerns all targets is not one target's fault
+            yield
+
+    def _found(self, rows: Tensor) -> list[Explanation]:
+        """The explanations of some rows, or the reasons why there are none."""
+        self.checked = False
+        try:
+            kinds = {Data: self._parts, LargeGraph: self._of_large}
+            found = next((how for kind, how in kinds.items() if isinstance(self.data, kind)), self._graphs)(rows)
+            return [one.threshold(self.explainer.threshold_config) for one in found]
+        except Exception as error:
+            if self.strict:
+                raise
+            if len(rows) == 1:
+                return [Explanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
+        half = len(rows) // 2
+        return self._found(rows[:half]) + self._found(rows[half:])
+
+    def scms(self, rows: Tensor) -> Iterator[tuple[Tensor, Scm]]:
         """The causal models that explanations are searched in, with the numbers of the instances that each holds."""
         found: Iterator[tuple[int, Iterator[tuple[Tensor, Scm]]]]
-        if isinstance(data, Data):
+        if isinstance(self.data, Data):
             found = (
-                (len(row), source.scms(row, torch.arange(len(row), device=row.device), classes))
-                for source, row, classes in self._blocks(data, index, kwargs)
+                (len(row), self.source.scms(row, torch.arange(len(row), device=row.device), classes))
+                for row, classes in self._blocks(rows.to(self.device))
             )
         else:
-            packs = (self._pack(data, numbers) for numbers in self._graph_blocks(data, index, kwargs))
+            packs = (self._pack(numbers) for numbers in self._graph_blocks(rows))
             found = ((len(pack.inputs), self._graph_scms(pack)) for pack in packs)
         before = 0
         for number, scms in found:
@@ -189,10 +414,24 @@ class _Run:
 
     # --- nodes and links of one graph ------------------------------------------------------------------------------------
 
-    def parts(self, data: Data, index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
-        target = self._target(data)
-        for source, here, classes in self._blocks(data, index, kwargs):
-            answers, hops = self._answers(source, here, classes, target)
+    @cached_property
+    def inputs(self) -> Inputs:
+        """The whole graph."""
+        return self._inputs(self.data, self.kwargs)
+
+    @cached_property
+    def source(self) -> Source:
+        return Source(self.model, self.config, self.inputs, *self.masks)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the graph is."""
+        return self.inputs.x.device if isinstance(self.data, Data) else torch.device("cpu")
+
+    def _parts(self, rows: Tensor) -> Iterator[Explanation]:
+        target, source = self._target(self.data), self.source
+        for here, classes in self._blocks(rows):
+            answers, hops = self._answers(here, classes, target)
             written: dict[int, Explanation] = {}
             for which, (instances, output) in source.standalone(here, classes, hops):
                 outputs = instances.ptr[instances.outputs]
@@ -203,30 +442,30 @@ class _Run:
                     written[number].output_id = int(here[number])
             yield from (written[number] for number in range(here.numel()))
 
-    def _blocks(self, data: Data, index: Any, kwargs: dict[str, Any]) -> Iterator[tuple[Source, Tensor, Tensor]]:
+    def _blocks(self, rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Explained rows and their classes, as many at once as are cut in one go."""
-        inputs = self._inputs(data, kwargs)
-        source = Source(self.model, self.config, inputs, *self.masks)
-        row = source.rows(index)
-        classes = source.targets(self._target(data), row)
-        self.advance = self.bar(row.numel())
-        each = source.members(row[:16]) * bytes_per_member(self.model, inputs, self.config)
+        classes = self.source.targets(self._target(self.data), rows)
+        each = self.source.members(rows[:16]) * self._bytes_per_member
         size = max(1, min(MOST_AT_ONCE, int(self.budget / each)))
-        for start in range(0, row.numel(), size):
-            yield source, row[start : start + size], classes[start : start + size]
+        for start in range(0, len(rows), size):
+            yield rows[start : start + size], classes[start : start + size]
+
+    @cached_property
+    def _bytes_per_member(self) -> float:
+        return bytes_per_member(self.model, self.inputs, self.config)
 
     def _answers(
-        self, source: Source, row: Tensor, classes: Tensor, target: Tensor | None
+        self, row: Tensor, classes: Tensor, target: Tensor | None
     ) -> tuple[list[Explanation | tuple[Answer, int]], Tensor]:
         """What the algorithm says of each row, and how many hops around it that concerns.
 
         It is a place in a batched answer, or an explanation on the whole graph.
         """
-        hops = torch.full_like(row, source.hops)
+        hops = torch.full_like(row, self.source.hops)
         if not isinstance(self.algorithm, BatchedAlgorithm):
-            return [self._call(source.inputs, int(r), target) for r in row], hops
+            return [self._call(self.inputs, int(r), target) for r in row], hops
         found: dict[int, tuple[Answer, int]] = {}
-        for which, scm in source.scms(row, torch.arange(row.numel(), device=row.device), classes):
+        for which, scm in self.source.scms(row, torch.arange(row.numel(), device=row.device), classes):
             hops[which] = WHOLE if scm.way.hops is None else scm.way.hops
             for part, answer in self._solve(scm):
                 found.update({number: (answer, place) for place, number in enumerate(which[part].tolist())})
@@ -234,23 +473,18 @@ class _Run:
 
     # --- many graphs -----------------------------------------------------------------------------------------------------
 
-    def _graph_blocks(self, data: Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[list[int]]:
+    def _graph_blocks(self, rows: Tensor) -> Iterator[list[int]]:
         """Numbers of explained graphs, as many at once as are packed in one go."""
-        if kwargs:
-            raise InputError(f"Arguments of graphs belong on the graphs (got {', '.join(kwargs)}). Set them as attributes.")
-        if len(data) == 0:
-            raise InputError("explain_many needs at least one graph (got an empty sequence).")
-        numbers = checked_index(index, len(data)).tolist()
-        self.advance = self.bar(len(numbers))
+        numbers, data = rows.tolist(), self.data
         sizes = torch.tensor([data[n].num_nodes + data[n].num_edges for n in numbers])
         each = bytes_per_member(self.model, self._inputs(data[numbers[0]], {}), self.config)
         for block in chunks(sizes * each, self.budget, MOST_AT_ONCE):
             yield [numbers[b] for b in block.tolist()]
 
-    def _pack(self, data: Sequence[Data], numbers: list[int]) -> _Pack:
-        inputs = [self._inputs(data[n], {}) for n in numbers]
+    def _pack(self, numbers: list[int]) -> _Pack:
+        inputs = [self._inputs(self.data[n], {}) for n in numbers]
         _check_alike(inputs, numbers)
-        targets = [self._target(data[n], n) for n in numbers]
+        targets = [self._target(self.data[n], n) for n in numbers]
         output = torch.cat([prediction(self.model, one, self.config)[:1] for one in inputs])
         target = None if targets[0] is None else torch.cat([t for t in targets if t is not None]).to(output.device)
         return _Pack(inputs, targets, output, checked_classes(output, target, self.config))
@@ -258,9 +492,9 @@ class _Run:
     def _graph_scms(self, pack: _Pack) -> Iterator[tuple[Tensor, Scm]]:
         return graph_scms(self.model, self.config, pack.inputs, pack.output, pack.classes, *self.masks)
 
-    def graphs(self, data: Sequence[Data], index: Any, kwargs: dict[str, Any]) -> Iterator[Explanation]:
-        for numbers in self._graph_blocks(data, index, kwargs):
-            pack = self._pack(data, numbers)
+    def _graphs(self, rows: Tensor) -> Iterator[Explanation]:
+        for numbers in self._graph_blocks(rows):
+            pack = self._pack(numbers)
             answers: dict[int, Explanation | tuple[Answer, int]] = {}
             if isinstance(self.algorithm, BatchedAlgorithm):
                 for which, scm in self._graph_scms(pack):
@@ -274,6 +508,115 @@ class _Run:
                 found = self._write(alone, 0, pack.output[mine], answers[n], pack.targets[n])
                 found.output_id = numbers[n]
                 yield found
+
+    # --- parts of a large graph ------------------------------------------------------------------------------------------
+
+    def _of_large(self, rows: Tensor) -> Iterator[Explanation]:
+        """Explanations on parts that are wide enough for the model not to miss the rest."""
+        hops = self._width(rows)
+        for some, part in self._fitting(rows, hops, self._room):
+            small = self._small(part, some)
+            local = torch.arange(len(some)) if self._pairs is not None else part.place(some)
+            for one, row in zip(small._parts(local), some.tolist(), strict=True):
+                one.left_out = int(part.left_out[one.node_id[one.edge_index[1]].unique()].sum())
+                one.edge_id, one.node_id, one.output_id = part.edge[one.edge_id], part.node[one.node_id], row
+                yield one
+
+    def _outputs_of_large(self) -> int:
+        """How many outputs there are."""
+        sizes = (self.data.num_nodes, self.data.num_edges)
+        for name, value in self.kwargs.items():
+            if isinstance(value, Tensor) and value.dim() and value.size(0) in sizes:
+                raise InputError(
+                    f"Arguments of nodes and edges belong on the large graph (got {name}). Set them on the Data object, or "
+                    "give them to LargeGraph.write."
+                )
+        if self.config.task_level is ModelTaskLevel.edge and self._pairs is None:
+            raise InputError("Links of a large graph are named by pairs of nodes (got none). Give edge_label_index=...")
+        return sizes[0] if self._pairs is None else self._pairs.size(1)
+
+    @cached_property
+    def _pairs(self) -> Tensor | None:
+        """The pairs of nodes that a link model scores, [2, P]."""
+        if self.config.task_level is ModelTaskLevel.node:
+            return None
+        return checked_pairs(self.kwargs, self.data.num_nodes)[1]
+
+    def _seeds(self, rows: Tensor) -> Tensor:
+        return rows if self._pairs is None else self._pairs[:, rows].flatten()
+
+    def _small(self, part: Part, rows: Tensor) -> _Run:
+        """A run on a part of the graph."""
+        kwargs, target = dict(self.kwargs), self.target
+        if self._pairs is not None:
+            name, _ = checked_pairs(self.kwargs, self.data.num_nodes)
+            kwargs[str(name)] = part.place(self._pairs[:, rows])
+        if target is not None:
+            target = torch.as_tensor(target).flatten()[rows if self._pairs is not None else part.node]
+        small = _Run(self.explainer, part.data, target, self.budget, kwargs)
+        small.part_of, small.advance = (self.data.num_edges, self.data.num_nodes), self.advance
+        return small
+
+    def _fitting(self, rows: Tensor, hops: int, room: float) -> Iterator[tuple[Tensor, Part]]:
+        """Rows, and the part around them, as many at once as there is room for."""
+        try:
+            part = self.data.part(self._seeds(rows), hops, room)
+        except TooLargeError:
+            if len(rows) == 1:
+                raise
+            half = len(rows) // 2
+            yield from self._fitting(rows[:half], hops, room)
+            yield from self._fitting(rows[half:], hops, room)
+        else:
+            yield rows, part
+
+    @cached_property
+    def _probe(self) -> tuple[int, float]:
+        """How often the model passes messages, and the bytes that it needs per node and edge, seen on a small part."""
+        number = self._outputs_of_large()
+        some = torch.arange(0, number, -(-number // 256))
+        ((some, part), *_) = self._fitting(some, 1, 1e5)
+        inputs = self._small(part, some).inputs
+        passings = trace(self.model, inputs, self.config)[1]
+        if any(one.receiver != 1 for one in passings):
+            raise ModelError(
+                "On a large graph messages must go from source to target (got a layer with flow='target_to_source'). Write "
+                "the graph with edge_index.flip(0), and let the layers have the usual flow."
+            )
+        return len(passings), bytes_per_member(self.model, inputs, self.config)
+
+    @property
+    def _room(self) -> float:
+        """Nodes and edges that the model can be run on within the budget."""
+        return self.budget / self._probe[1]
+
+    def _width(self, rows: Tensor) -> int:
+        """Hops around a target beyond which the model does not look, as one hop more shows; GCN needs one more than layers.
+
+        Of the rows as many are looked at as have room one hop further.
+        """
+        least = self._probe[0] + 1
+        for hops in range(least, least + WIDEST):
+            few, narrow, wide = rows, None, None
+            while wide is None and len(few):
+                try:
+                    narrow, wide = (self.data.part(self._seeds(few), h, self._room) for h in (hops, hops + 1))
+                except TooLargeError:
+                    few = few[: len(few) // 2]
+            if narrow is None or wide is None:
+                return hops  # no room to look further
+            if bool(close(self._output(narrow, few), self._output(wide, few), self.config).all()):
+                return hops
+        raise ModelError(
+            f"On a large graph the model's output must depend on few hops around a target (got one that changes still when "
+            f"hop {least + WIDEST} is added, as a model that looks at all nodes does). Explain it on a Data object instead."
+        )
+
+    @torch.no_grad()
+    def _output(self, part: Part, rows: Tensor) -> Tensor:
+        """What the model says of some rows, shown a part of the graph."""
+        output = call(self.model, self._small(part, rows).inputs, self.config)
+        return output if self._pairs is not None else output[part.place(rows)]
 
     # --- one chunk ---------------------------------------------------------------------------------------------------------
 
@@ -313,9 +656,9 @@ class _Run:
     # --- in and out ------------------------------------------------------------------------------------------------------
 
     def _inputs(self, data: Data, kwargs: dict[str, Any]) -> Inputs:
-        names = [k for k in data.keys() if k not in ("x", "edge_index", "y") and accepts(self.model, k)]  # noqa: SIM118
-        found = {name: data[name] for name in names} | kwargs
-        return checked_inputs(self.model, data.x, data.edge_index, found, self.config.task_level)
+        found = {name: data[name] for name in arguments(self.model, data)} | kwargs
+        inputs = checked_inputs(self.model, data.x, data.edge_index, found, self.config.task_level)
+        return replace(inputs, part_of=self.part_of)
 
     def _target(self, data: Data, number: int | None = None) -> Tensor | None:
         """The caller's classes of all outputs on one graph, if a phenomenon is explained."""
@@ -367,6 +710,38 @@ class _Run:
         return found
 
 
+def _checked(data: Any, level: ModelTaskLevel) -> Any:
+    """One graph, or a sequence of graphs, as the level asks for."""
+    if isinstance(data, Batch) and level is ModelTaskLevel.graph:
+        data = data.to_data_list()
+    if isinstance(data, HeteroData):
+        raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use data.to_homogeneous().")
+    if not isinstance(data, Data | LargeGraph | Sequence | Dataset):
+        data = list(data)
+    if isinstance(data, Data | LargeGraph) == (level is ModelTaskLevel.graph):
+        raise InputError(
+            "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."
+            if isinstance(data, Data | LargeGraph)
+            else f"explain_many at {level.value} level needs one graph (got a sequence). Call it once per graph."
+        )
+    return data
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Reckon on one thread: sums then come out the same bit for bit, however many cores there are."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _ignore(amount: float) -> None:
+    """Progress that nobody looks at."""
+
+
 def _local(target: Tensor, instances: Instances, b: int, row: Tensor) -> Tensor:
     """The caller's classes of the outputs of one instance."""
     ids = {Role.NODE: instances.node_id, Role.EDGE: instances.edge_id}
@@ -376,23 +751,6 @@ def _local(target: Tensor, instances: Instances, b: int, row: Tensor) -> Tensor:
 
 def _restricted(mask: Tensor, ids: Tensor, size: int) -> Tensor:
     return mask[ids] if mask.size(0) == size else mask
-
-
-def placed(one: Explanation) -> Explanation:
-    """An explanation that says what it explains; one on the whole graph, as PyG's ``Explainer`` gives, is told so."""
-    if "output_id" in one:
-        return one
-    index = one.get("index")
-    if index is not None and torch.as_tensor(index).numel() != 1:
-        raise InputError(
-            f"Explanations must be of one output each (got one of {torch.as_tensor(index).numel()}). "
-            "Explain them one by one with explain_many."
-        )
-    made = one.clone()
-    made._model_args, made._model_config = one._model_args, one._model_config
-    made.output_id = 0 if index is None else int(index)
-    made.edge_id, made.node_id = torch.arange(one.edge_index.size(1)), torch.arange(one.x.size(0))
-    return made
 
 
 def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:

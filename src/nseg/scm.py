@@ -743,12 +743,11 @@ class Scm:
             sender: the caller's number of each message's sender, [M].
         """
         instances = self.instances
-        edges, nodes = instances.total[0].tolist()
-        of_loop = _where(torch.where(there.edge < 0, there.edge_index[0], -1), nodes)
+        of_loop = _where(torch.where(there.edge < 0, there.edge_index[0], -1), sender)
         place = of_loop[sender]
         if instances.num_edges:
             edge_id = instances.edge_id[edge % instances.num_edges]
-            place = torch.where(edge < 0, place, _where(there.edge, edges)[edge_id])
+            place = torch.where(edge < 0, place, _where(there.edge, edge_id)[edge_id])
         return {name: value[place] for name, value in there.constant.items()}
 
 
@@ -761,8 +760,9 @@ def _finite(value: Tensor) -> Tensor:
     return value
 
 
-def _where(items: Tensor, size: int) -> Tensor:
-    """Position of each number below ``size`` in ``items``; -1 if it is not there."""
+def _where(items: Tensor, asked: Tensor) -> Tensor:
+    """Position of each number in ``items``, for all up to the largest there or ``asked`` for; -1 if it is not there."""
+    size = max((int(some.max()) + 1 for some in (items, asked) if some.numel()), default=0)
     place = torch.full((size,), -1, dtype=torch.long, device=items.device)
     there = (items >= 0).nonzero().flatten()
     place[items[there]] = there

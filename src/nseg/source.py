@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelConfig, ModelMode, ModelTaskLevel
 
 from nseg.errors import InputError, ModelError
@@ -41,16 +42,26 @@ def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[st
     _check_nodes("edge_index", edge_index, x.size(0))
     _check_devices(model, {"x": x, "edge_index": edge_index, **kwargs})
     _check_values({"x": x, **kwargs}, edge_index.size(1))
-    pairs_name = None
-    if level is ModelTaskLevel.edge:
-        pairs_name = next((name for name, value in kwargs.items() if _is_pair_index(name, value)), None)
-    if pairs_name is not None:
-        if not kwargs[pairs_name].numel():
-            raise InputError(f"{pairs_name} must hold at least one pair of nodes (got none).")
-        _check_nodes(pairs_name, kwargs[pairs_name], x.size(0))
+    pairs_name = checked_pairs(kwargs, x.size(0))[0] if level is ModelTaskLevel.edge else None
     if level is ModelTaskLevel.graph and kwargs.get("batch") is None and accepts(model, "batch"):
         kwargs["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
     return Inputs(_own(x).detach(), _own(edge_index).as_subclass(Tensor), kwargs, pairs_name)
+
+
+def arguments(model: nn.Module, data: Data) -> list[str]:
+    """Names of the attributes of a graph that the model takes besides ``x`` and ``edge_index``."""
+    return [k for k in data.keys() if k not in ("x", "edge_index", "y") and accepts(model, k)]  # noqa: SIM118
+
+
+def checked_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tensor | None]:
+    """The argument that holds the pairs of nodes that a link model scores, and the pairs."""
+    name = next((name for name, value in kwargs.items() if _is_pair_index(name, value)), None)
+    if name is None:
+        return None, None
+    if not kwargs[name].numel():
+        raise InputError(f"{name} must hold at least one pair of nodes (got none).")
+    _check_nodes(name, kwargs[name], nodes)
+    return name, kwargs[name]
 
 
 def _own(value: Any) -> Any:
@@ -145,6 +156,17 @@ def checked_classes(output: Tensor, target: Tensor | None, config: ModelConfig) 
     return target.long()
 
 
+def outputs_of(inputs: Inputs, level: ModelTaskLevel) -> tuple[Role, int]:
+    """What a row of a model's output stands for, and how many rows there are."""
+    if level is ModelTaskLevel.graph:
+        return Role.GRAPH, inputs.num_graphs
+    if level is ModelTaskLevel.node:
+        return Role.NODE, inputs.num_nodes
+    if inputs.pairs is not None:
+        return Role.PAIR, inputs.pairs.size(1)
+    return Role.EDGE, inputs.num_edges
+
+
 CANNOT_BE_CUT = (IndexError, RuntimeError, ValueError, TypeError)
 """What a model may raise that takes no other graph than its own, e.g. because it has a parameter per node."""
 
@@ -193,15 +215,8 @@ class Source:
         return float(instances.sizes.double().mean())
 
     def _output_role(self) -> Role:
-        rows, inputs, level = self.output.size(0), self.inputs, self.config.task_level
-        if level is ModelTaskLevel.graph:
-            expected, role = inputs.num_graphs, Role.GRAPH
-        elif level is ModelTaskLevel.node:
-            expected, role = inputs.num_nodes, Role.NODE
-        elif inputs.pairs is not None:
-            expected, role = inputs.pairs.size(1), Role.PAIR
-        else:
-            expected, role = inputs.num_edges, Role.EDGE
+        rows, level = self.output.size(0), self.config.task_level
+        role, expected = outputs_of(self.inputs, level)
         if rows != expected:
             raise ModelError(
                 f"A model of task level '{level.value}' must return {expected} rows here, {role.value} (got {rows}). "

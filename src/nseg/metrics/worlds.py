@@ -16,8 +16,9 @@ from torch_geometric.explain.config import ModelMode, ModelReturnType
 
 from nseg.complement import uniform
 from nseg.errors import InputError
+from nseg.explainer import placed
 from nseg.instances import Inputs, Role, whole
-from nseg.many import explain_many, placed
+from nseg.many import explain_many
 from nseg.metrics import scores
 from nseg.scm import PLAIN, Scm, Way, borrowed, close, predicted_class, probability, uncompiled
 from nseg.source import CANNOT_BE_CUT, Source, checked_inputs, graph_scms

@@ -1,0 +1,239 @@
+"""One contract for all back ends: the same results bit for bit, errors as they are, and nothing left when it is stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+from ray_cluster import local_cluster
+from test_long_runs import CUT, TARGETS, content, made, run
+from torch_geometric.data import Data
+from torch_geometric.explain import GNNExplainer
+from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, quick, seeded
+
+import nseg
+from nseg import BackendError, InputError, explain_many, store
+from nseg.backends import NAMES, Backend, Local, Processes, Ray, make
+from nseg.backends.parcel import LARGE, dumps, packed, unpacked
+
+
+@pytest.fixture(scope="module", params=["local", "processes", "ray"])
+def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
+    if request.param == "ray":
+        with local_cluster(nodes=2) as cluster, Ray(cluster.address) as made_:
+            yield made_
+    else:
+        with make(request.param, None if request.param == "local" else 2) as made_:
+            yield made_
+
+
+PAIRS = torch.tensor([[0, 3, 7], [2, 9, 7]])
+
+
+def square(number: int) -> int:
+    return number * number
+
+
+def test_results_come_with_the_number_of_their_item(backend: Backend) -> None:
+    assert dict(backend.map(square, range(9))) == {n: n * n for n in range(9)}
+    assert list(backend.map(square, [])) == []
+
+
+def test_functions_that_cannot_be_imported_and_large_arrays_are_sent(backend: Backend) -> None:
+    table = torch.arange(LARGE)
+
+    class Local:
+        def __init__(self) -> None:
+            self.table, self.calls = table, 0
+
+        def __call__(self, n: int) -> tuple[int, int]:
+            self.calls += 1
+            self.table[n] += 1000  # each worker writes to its own copy
+            return int(self.table[n]), self.calls
+
+    sent = Local()
+    found = dict(backend.map(sent, [3, 4, 5]))
+    assert [value for value, _ in (found[n] for n in range(3))] == [1003, 1004, 1005]
+    assert sum(calls == 1 for _, calls in found.values()) <= 2, "a worker opens what it is sent once"
+    if not isinstance(backend, nseg.backends.Local):
+        assert torch.equal(table, torch.arange(LARGE))
+
+
+class Odd(Exception):
+    """Cannot be made again from its arguments."""
+
+    def __init__(self, a: int, b: int) -> None:
+        super().__init__(f"{a} and {b}")
+
+
+def fail(how: str) -> None:
+    if how == "input":
+        raise InputError("so it goes")
+    raise Odd(1, 2)
+
+
+def test_what_a_call_raises_is_raised_here_and_the_back_end_lives_on(backend: Backend) -> None:
+    with pytest.raises(InputError, match="so it goes"):
+        list(backend.map(fail, ["input"]))
+    with pytest.raises((Odd, BackendError), match="1 and 2"):
+        list(backend.map(fail, ["odd"]))
+    assert dict(backend.map(square, [7])) == {0: 49}
+
+
+def test_explanations_are_the_same_bit_for_bit(backend: Backend, tmp_path: Path) -> None:
+    assert content(run_into(tmp_path / "a", Local())) == content(run_into(tmp_path / "b", backend))
+
+
+def run_into(folder: Path, backend: Backend) -> Path:
+    run(folder / "nodes", made(edge_mask_type="object", node_mask_type="object"), backend=backend)
+    links = explainer(seeded(Link), quick(steps=2), LINK_CONFIG)
+    run(folder / "links", links, index=[2, 0], shard=1, edge_label_index=PAIRS, backend=backend)
+    some = [graph(nodes=5 + n, edges=9, seed=n) for n in range(4)]
+    run(folder / "graphs", explainer(seeded(Molecule), quick(steps=2), GRAPH_CONFIG), some, None, shard=2, backend=backend)
+    torch.manual_seed(3)
+    run(folder / "random", explainer(seeded(NODE_MODELS["gcn"]), GNNExplainer(epochs=2)), index=range(4), backend=backend)
+    return folder
+
+
+def test_explanations_in_memory_keep_their_graphs_and_order(backend: Backend) -> None:
+    here = explain_many(made(), graph(), TARGETS[::-1], **CUT)
+    there = explain_many(made(), graph(), TARGETS[::-1], backend=backend, **CUT)
+    for one, other in zip(here, there, strict=True):
+        assert one.output_id == other.output_id
+        assert one.pns == other.pns
+        assert all(torch.equal(one[k], other[k]) for k in ("edge_mask", "hard_edge_mask", "x", "edge_index", "prediction"))
+
+
+def test_progress_is_shown(backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
+    explain_many(made(), graph(), [1, 2, 3, 4], progress=True, backend=backend, shard=2)
+    assert "4/4" in capsys.readouterr().err
+
+
+def test_a_stopped_run_is_resumed(backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put, stored = nseg.shards.Shards.put, []
+
+    def stopped(self, number: int, content: bytes) -> None:
+        if len(stored) == 2:
+            raise KeyboardInterrupt  # Ctrl-C while a shard is awaited or written
+        put(self, number, content)
+        stored.append(number)
+
+    out = tmp_path / "run"
+    monkeypatch.setattr(nseg.shards.Shards, "put", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        run(out, backend=backend)
+    monkeypatch.undo()
+    assert sorted(store.stored_shards(out)) == sorted(stored)
+    run(out, backend=backend)
+    run(tmp_path / "undisturbed")
+    assert content(out) == content(tmp_path / "undisturbed")
+
+
+# --- processes -----------------------------------------------------------------------------------------------------------
+
+
+def die_once(folder: str, number: int) -> int:
+    mark = Path(folder) / str(number)
+    if number == 2 and not mark.exists():
+        mark.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return os.getpid()
+
+
+def always_die(number: int) -> None:
+    os._exit(3)
+
+
+def test_a_worker_that_dies_is_replaced_and_one_item_cannot_kill_them_all(tmp_path: Path) -> None:
+    with Processes(1) as crew:
+        found = dict(crew.map(partial(die_once, str(tmp_path)), range(4)))
+        assert sorted(found) == [0, 1, 2, 3]
+        assert len(set(found.values())) == 2
+        with pytest.raises(BackendError, match="3 that died over item 0"):
+            list(crew.map(always_die, [0]))
+
+
+def test_workers_end_with_the_driver_and_nothing_is_left_in_shared_memory(tmp_path: Path) -> None:
+    """The driver is killed, so that it cannot tidy up."""
+    script = (
+        "import os, time, torch\n"
+        "from nseg.backends import Processes\n"
+        "big = torch.zeros(1 << 20)\n"
+        "def work(n): return os.getpid(), float(big[0]), time.sleep(n)\n"
+        "for _, (pid, _, _) in Processes(1).map(work, [0, 600]): print(pid, flush=True)\n"
+    )
+    before = set(os.listdir("/dev/shm"))
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as driver:
+        worker = psutil.Process(int(driver.stdout.readline()))
+        driver.kill()
+    time.sleep(0.1)
+    assert worker.is_running(), "it sleeps, and looks up only then"
+    worker.kill()
+    assert set(os.listdir("/dev/shm")) - before == set()
+
+
+def test_an_idle_worker_ends_when_its_driver_is_killed() -> None:
+    script = (
+        "import os, time\n"
+        "from nseg.backends import Processes\n"
+        "crew = Processes(1)\n"
+        "for _, pid in crew.map(lambda n: os.getpid(), [0]): print(pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as driver:
+        worker = psutil.Process(int(driver.stdout.readline()))
+        driver.kill()
+    worker.wait(timeout=60)
+
+
+# --- words and parcels ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_packed_is_what_is_unpacked() -> None:
+    large, view = torch.arange(LARGE).view(2, -1), torch.arange(LARGE)[5:7]
+    value = {
+        "large": large,
+        "turned": large.t(),
+        "view": view,
+        "none": torch.empty(0, 3),
+        "bool": torch.tensor([True]),
+        "half": torch.ones(2, dtype=torch.bfloat16),
+        "gradient": torch.ones(2, requires_grad=True),
+        "parameter": torch.nn.Parameter(torch.ones(2)),
+        "graph": Data(x=large, edge_index=view.view(2, 1)),
+    }
+    head, apart = packed(value)
+    assert [one.raw().nbytes for one in apart] == [large.nbytes] * 2 or len(apart) == 2
+    assert len(dumps(view)) < 1000, "a view does not drag its memory along"
+    found = unpacked(head, [bytearray(one.raw()) for one in apart])
+    for name, tensor in value.items():
+        if isinstance(tensor, torch.Tensor):
+            assert torch.equal(found[name], tensor), name
+            assert found[name].requires_grad == tensor.requires_grad
+            assert type(found[name]) is type(tensor)
+    assert torch.equal(found["graph"].x, large)
+
+
+def test_words_for_what_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="Known: local, processes, ray"):
+        explain_many(made(), graph(), [1], backend="cloud")
+    for name in NAMES:
+        for workers in (0, -1, 1.5, True, "2"):
+            with pytest.raises(InputError, match="workers must be"):
+                make(name, workers)
+    with pytest.raises(InputError, match="has one worker"):
+        make("local", 2)
+    with pytest.raises(InputError, match="belongs to the back end 'ray'"):
+        make("processes", 2, "auto")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(BackendError, match=r'pip install "nseg\[ray\]"'):
+        make("ray")
