@@ -110,6 +110,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
     def go(path: Path, hash_: str = "", **options: Any) -> Any:
         page = browser.new_context(**{"viewport": {"width": 1300, "height": 800}, **options}).new_page()
+        page.set_default_timeout(120_000)  # milliseconds: a busy machine is no failure
         one = Opened(page)
         opened.append(one)
         page.on("console", lambda message: one.wrong.append(message.text))
