@@ -3,7 +3,7 @@ PIP_FLAGS ?= --quiet --disable-pip-version-check
 BIN = .venv/bin
 JOBS ?= 2
 
-.PHONY: demo test check bench clean
+.PHONY: demo test check bench page clean
 demo: .venv/ready  ## explain predictions of a trained GNN
 	$(BIN)/nseg demo
 
@@ -19,6 +19,9 @@ bench: .venv/ready  ## measure faithfulness and speed; needs NSEG_DATA, see benc
 	$(BIN)/python benchmarks/authors.py
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/methods.py --every 7
+
+page:  ## build the report's page from its sources; needs npm
+	cd src/nseg/reports/web && npm ci --no-audit --no-fund --ignore-scripts && npm run check && npm test && npm run build
 
 .venv/ready: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument("--paper", type=Path, default=None, help="results.csv of the paper")
     parser.add_argument("--every", type=int, default=1, help="explain every n-th motif node")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--rows", nargs="*", default=[*ROWS, "default_e", "default_ef"])
+    parser.add_argument("--rows", nargs="*", default=list(ROWS))
     parser.add_argument("--out", type=Path, default=None, help="CSV to write")
     args = parser.parse_args()
     if args.data is None:
@@ -152,13 +152,9 @@ def main() -> None:
         model, data = load(name, args.data)
         nodes = range(first, data.num_nodes, args.every)
         for method in args.rows:
-            default = method.startswith("default")
-            objective, masks = ("pns", method.split("_")[1]) if default else ROWS[method]
-            if default:
-                algorithm = NSEG(seed=args.seed)
-            else:
-                variant = {} if objective == "pns" else {"steps": 500}
-                algorithm = NSEG.paper(name.lower(), masks, objective=objective, seed=args.seed, **variant)
+            objective, masks = ROWS[method]
+            variant = {} if objective == "pns" else {"steps": 500}
+            algorithm = NSEG.paper(name.lower(), masks, objective=objective, seed=args.seed, **variant)
             explain = explainer(model, algorithm, masks)
             began = time.perf_counter()
             found = explain_many(explain, data, nodes)

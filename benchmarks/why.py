@@ -249,8 +249,9 @@ deviation of 0, is the share that changes on the bare cut subgraph. CF^2 on the 
 subgraph has and turns it without the explanation, so that with two classes Fid+ is 100 minus Fid-: {cf2_fid_plus_c} and
 {cf2_fid_minus_c} (paper {cf2_fid_plus_c paper} and {cf2_fid_minus_c paper}). Its Fid- on BA-Shapes is what GNNExplainer
 has on the cut subgraph, but our CF^2 does not get there: not explained. Recall@K and ROC-AUC are met with directions
-apart on the whole graph, {apart_recall_at_k} and {apart_roc_auc} (paper {apart_recall_at_k paper} and {apart_roc_auc
-paper}); the preset ties directions, as the published code does, and is lower.
+apart on the whole graph, {apart_recall_at_k} and {apart_roc_auc}
+(paper {apart_recall_at_k paper} and {apart_roc_auc paper}); the preset ties directions, as the published code does, and
+is lower.
 
 **GNNExplainer: explained in part.** On the cut subgraph, with steps of 0.1 so that it converges, Fid- is
 {gnnexplainer_fid_minus_c} (paper {gnnexplainer_fid_minus_c paper}): exactly on BA-Shapes, nearly on Tree-Cycles. Fid+
@@ -261,8 +262,9 @@ explained. Nor is the ROC-AUC of BA-Shapes: 0.5 on the edges that no message cro
 
 **CF-GNNExplainer: explained in part.** Fid- on BA-Shapes and Tree-Cycles is that of the empty mask, {empty} (paper
 {empty paper}), so the paper's masks were almost empty there; so are ours on BA-Shapes. Fid+ on the trees is at most 100
-minus {bare} on the cut subgraph, and {cf_gnnexplainer_fid_plus_c} is reached there (paper {cf_gnnexplainer_fid_plus_c
-paper}), with Fid- {cf_gnnexplainer_fid_minus_c} (paper {cf_gnnexplainer_fid_minus_c paper}); so three hops were cut,
+minus {bare} on the cut subgraph, and {cf_gnnexplainer_fid_plus_c} is reached there
+(paper {cf_gnnexplainer_fid_plus_c paper}), with Fid- {cf_gnnexplainer_fid_minus_c}
+(paper {cf_gnnexplainer_fid_minus_c paper}); so three hops were cut,
 though the appendix says four. Not explained: Fid+ and Recall@K of BA-Shapes, which ours exceed, and Fid- of Tree-Grid.
 
 **PGExplainer: explained in part.** The paper's Fid- ({half paper}) is about that of 0.5 on every edge, {half}, so its

@@ -54,8 +54,9 @@ def call(*words: str) -> Result:
     return result
 
 
-def test_demo_prints_a_readable_table() -> None:
-    output = call("demo", "--instances", "3").output
+def test_demo_prints_a_readable_table_and_writes_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "demo.html"
+    output = call("demo", "--instances", "3", "--report", str(page)).output
     for column in ("instance", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept"):
         assert column in output
     rows = re.findall(r"│ +(\d+) +│ +[\w ]+ +│ +([\d.]+) +│ +([\d.]+) +│ +([\d.]+) +│", output)
@@ -63,6 +64,8 @@ def test_demo_prints_a_readable_table() -> None:
     for _, factual, complement, pns in rows:
         assert abs(max(0, float(factual) - float(complement)) - float(pns)) < 0.002
     assert READING[:60] in " ".join(output.split())
+    assert output.rstrip().endswith(f"open this page in a browser: {page}")
+    assert "Why is a node part of a house?" in page.read_text()
 
 
 def test_it_runs_from_a_shell_and_says_what_is_wrong(tmp_path: Path) -> None:
@@ -102,6 +105,20 @@ def test_explain_graphs_with_the_papers_settings(tmp_path: Path) -> None:
     output = call("explain", "ba-2motif", "--arch", "gin", "--index", "3,500", "--objective", "ps", "--paper").output
     assert "2 explained" in output
     assert "objective='ps'" in output
+
+
+def test_explain_writes_a_page_too(tmp_path: Path) -> None:
+    page = tmp_path / "why.html"
+    output = call("explain", "tree-cycles", "--index", "511:513", "--method", "saliency", "--report", str(page)).output
+    assert output.rstrip().endswith(str(page))
+    assert '["architecture","gcn"]' in page.read_text()
+    (tmp_path / "mine.py").write_text(USERS_MODEL)
+    torch.save(Data(x=torch.ones(3, 4), edge_index=torch.tensor([[0, 1], [1, 2]])), tmp_path / "graph.pt")
+    own = ("explain", "--model", f"{tmp_path / 'mine.py'}:build", "--data", str(tmp_path / "graph.pt"))
+    call(*own, "--report", str(page))
+    assert "mine.py:build" in page.read_text()
+    with pytest.raises(InputError, match="a file in a folder that can be written to"):
+        call(*own, "--report", str(tmp_path / "none" / "why.html"))
 
 
 @pytest.mark.parametrize("method", ["saliency", "grad_cam", "gnnexplainer", "pgexplainer", "pgm_explainer"])

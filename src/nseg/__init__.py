@@ -20,6 +20,7 @@ from nseg.errors import (
 from nseg.explainer import NSEG, Explainer
 from nseg.large import LargeGraph
 from nseg.many import explain_many
+from nseg.reports import report
 from nseg.search import Settings
 from nseg.shards import read
 from nseg.store import Explanations
@@ -45,4 +46,5 @@ __all__ = [
     "certify",
     "explain_many",
     "read",
+    "report",
 ]

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+import webbrowser
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
@@ -33,13 +39,16 @@ from nseg import (
     explain_many,
     metrics,
     models,
+    reports,
     store,
+    study,
 )
 from nseg.explainer import BatchedAlgorithm
 from nseg.many import SHARD
 from nseg.models.weights import write_weights
 from nseg.presets import PAPER
 from nseg.source import arguments
+from nseg.study import summary, tables
 
 app = typer.Typer(
     help="Necessary and sufficient explanations for graph neural networks.",
@@ -63,9 +72,9 @@ COLUMNS = (
 )
 
 
-def console() -> Console:
+def console(width: int = 110) -> Console:
     """Standard output, at a fixed width where it is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else 110)
+    return Console(width=None if sys.stdout.isatty() else width)
 
 
 def version(asked: bool) -> None:
@@ -91,8 +100,10 @@ def main(
 def demo(
     instances: Annotated[int, typer.Option(min=1, max=400, help="How many predictions to explain.")] = 10,
     seed: Annotated[int, typer.Option(help="Seed of the explanation.")] = 0,
+    report: Annotated[Path, typer.Option(help="Where to write the page that shows them.")] = Path("nseg-demo.html"),
 ) -> None:
     """Explain predictions of the pre-trained GCN on BA-Shapes, where the right answer is known: a house."""
+    reports.writable(report)
     data, model = datasets.load("ba-shapes"), models.pretrained("ba-shapes", "gcn")
     explain = explainer(model, data.model_config, "e", NSEG(undirected=True, seed=seed))
     nodes = data.instances[:: len(data.instances) // instances][:instances]
@@ -108,6 +119,8 @@ def demo(
     out.print(READING)
     hits = float(metrics.accuracy(data, found).recall_at_k.mean())
     out.print(f"The model was trained to find houses. The six best edges of a prediction hold {hits:.0%} of its own house.")
+    reports.report({"NSEG": found}, report, data=data, explainer=explain, title="Why is a node part of a house?")
+    out.print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
 
 
 def predictions(data: datasets.Benchmark, found: list[Explanation]) -> Table:
@@ -187,17 +200,17 @@ def explain(
     address: Annotated[str | None, typer.Option(help="Of a Ray cluster, for --backend ray.")] = None,
     shard: Annotated[int, typer.Option(min=1, help="Predictions that are explained and stored together, at most.")] = SHARD,
     measure: Annotated[bool, typer.Option(help="Measure explanations; takes all of them into memory.")] = True,
+    report: Annotated[Path | None, typer.Option(help="An HTML file that shows the explanations in a browser.")] = None,
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
     """Explain predictions, store them, and print how good the explanations are."""
-    if (dataset is None) == (model is None):
-        raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
-    if dataset is not None and (weights or data):
-        raise InputError("--weights and --data belong to --model (got them with a dataset). Leave the dataset out.")
-    if level not in ("node", "graph"):
-        raise InputError(f"level must be node or graph (got {level!r}).")
+    refuse(dataset, model, weights, data, level)
     if out is not None:
         store.prepared(out)
+    if report is not None:
+        reports.writable(report)
+        if data is not None and data.is_dir():
+            raise InputError("A report draws explanations of graphs in memory (got a large graph). Leave --report out.")
     settings: dict[str, Any] = {"seed": seed, **({"undirected": True} if undirected else {})}
     algorithm = algorithm_of(method, dataset if paper else None, masks, objective, **settings)
     if dataset is not None:
@@ -228,11 +241,13 @@ def explain(
     console().print(
         f"{len(found)} explained in {seconds:.1f} s ({seconds / len(found):.4f} s each), masks {masks}, {algorithm}."
     )
-    measured = {} if not measure or isinstance(graphs, LargeGraph) else measure_(explain_, graphs, bench, found)
+    large = isinstance(graphs, LargeGraph)
+    good = explained(explain_, graphs, found) if (measure or report) and not large else []
+    measured = measures(explain_, graphs, bench, good) if measure and good else {}
     if measured:
         console().print(scores_table(measured))
     if out is not None:
-        summary = {
+        facts = {
             **source,
             "method": method,
             "masks": masks,
@@ -243,21 +258,33 @@ def explain(
             "command": " ".join(["nseg", *sys.argv[1:]]),
             "nseg": __version__,
         }
-        store.write_json(out / "summary.json", summary)
+        store.write_json(out / "summary.json", facts)
         console().print(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json.")
+    if report is not None and good:
+        facts = {name: value for name, value in source.items() if value != "None"}
+        title = f"Why these predictions? {dataset or model}"
+        reports.report({method: good}, report, data=bench or graphs, explainer=explain_, title=title, facts=facts)
+        console().print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
 
 
-def measure_(
-    explain_: Explainer, graphs: Any, bench: datasets.Benchmark | None, found: Sequence[Explanation]
-) -> dict[str, dict[str, float]]:
-    """Metrics of what could be explained, after a word on what could not."""
+def refuse(dataset: str | None, model: str | None, weights: Path | None, data: Path | None, level: str) -> None:
+    """Raise unless it is clear what to explain."""
+    if (dataset is None) == (model is None):
+        raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
+    if dataset is not None and (weights or data):
+        raise InputError("--weights and --data belong to --model (got them with a dataset). Leave the dataset out.")
+    if level not in ("node", "graph"):
+        raise InputError(f"level must be node or graph (got {level!r}).")
+
+
+def explained(explain_: Explainer, graphs: Any, found: Sequence[Explanation]) -> list[Explanation]:
+    """Explanations with their graphs, after a word on what could not be explained."""
     names = arguments(explain_.model, graphs if isinstance(graphs, Data) else graphs[0])
     reasons = [one for one in found if one.get("reason") is not None]
     if reasons:
         console().print(f"{len(reasons)} could not be explained; output {reasons[0].output_id}: {reasons[0].reason}")
-    good = [one for one in found if one.get("reason") is None]
-    whole = [one if "x" in one else store.attach(one, graphs, names) for one in good]
-    return measures(explain_, graphs, bench, whole) if whole else {}
+    good = (one for one in found if one.get("reason") is None)
+    return [one if "x" in one else store.attach(one, graphs, names) for one in good]
 
 
 def measures(
@@ -355,6 +382,121 @@ def own_data(path: Path) -> Any:
     return loaded
 
 
+# --- studies -------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def bench(
+    name: Annotated[
+        str, typer.Argument(metavar="STUDY", help="A study that ships ('nseg list' shows them) or a TOML file.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder; runs/STUDY if none. Started again, it does what is missing.")
+    ] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that share the trials.")] = 1,
+    every: Annotated[int | None, typer.Option(min=1, help="Explain every n-th of the paper's instances instead.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds instead of the study's, such as 0:5 or 0,3.")] = None,
+    networks: Annotated[str | None, typer.Option(help="ours or authors: whose networks to explain instead.")] = None,
+    retry: Annotated[bool, typer.Option(help="Run failed trials again.")] = False,
+    quiet: Annotated[bool, typer.Option(help="Print nothing but errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON record per line.")] = False,
+) -> None:
+    """Run a study; exit code 1 says that trials failed."""
+    plan = study.find(name)
+    changes: dict[str, Any] = {
+        "every": every,
+        "networks": networks,
+        "seeds": None if seeds is None else tuple(numbers(seeds)),
+    }
+    plan = replace(plan, **{k: v for k, v in changes.items() if v is not None})
+    folder = out or Path("runs") / plan.name
+    run_, trials = study.start(plan, folder, " ".join(["nseg", *sys.argv[1:]]))
+    left = [key for key in trials if not run_.done(key, plan.measures, retry)]
+    show = not quiet and not as_json
+    if show:
+        console().print(f"{plan.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
+    with bench_progress(run_, left, show) as (advance, say):
+        for record in study.run(run_, plan, trials, workers, retry):
+            advance()
+            if as_json:
+                typer.echo(json.dumps({k: v for k, v in record.items() if k != "curves"}))
+            elif show:
+                say(one_line(record, plan.columns))
+    failed = [record for record in run_.records(trials) if record["status"] == "failed"]
+    if show:
+        console().print(f"{len(trials) - len(failed)} of {len(trials)} trials done. Show them: nseg report {folder}")
+    if failed:
+        typer.echo(f"nseg: {len(failed)} trials failed; the first:\n{failed[0]['traceback']}", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def bench_progress(
+    run_: study.Run, left: list[str], show: bool
+) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """A bar with what runs now, and lines above it."""
+
+    class Now(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text("; ".join(run_.running(left)))
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn(), Now())
+    where = Console(stderr=True, width=None if sys.stderr.isatty() else 110)
+    with Progress(*columns, console=where, disable=not show, transient=True, refresh_per_second=1) as bar:
+        task = bar.add_task("trials", total=len(left))
+        yield lambda: bar.advance(task), lambda text: where.print(text, highlight=False, markup=False)
+
+
+def one_line(record: dict[str, Any], columns: Sequence[str]) -> str:
+    """A record in short."""
+    trial, means = study.Trial(**record["trial"]), record.get("means") or {}
+    if record["status"] != "done":
+        last = record.get("reason") or record["traceback"].strip().splitlines()[-1]
+        return f"{trial}: {record['status']}: {last}"
+    shown = (f"{summary.head(c)} {means[c]:.4g}" for c in columns if means.get(c) is not None)
+    return f"{trial}: {', '.join(shown)}"
+
+
+@app.command()
+def report(
+    run: Annotated[Path, typer.Argument(help="A run folder of 'nseg bench'.")],
+    name: Annotated[str | None, typer.Option("--study", help="Which study of it; all if none.")] = None,
+    form: Annotated[str, typer.Option("--format", help="What to print: table, markdown, csv, latex or none.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="Folder for tables, figures and manifest; RUN/report if none.")] = None,
+    html: Annotated[bool, typer.Option(help="Write interactive pages, one per dataset and network.")] = True,
+    dataset: Annotated[str | None, typer.Option(help="Only the page of this dataset.")] = None,
+    methods: Annotated[
+        str | None,
+        typer.Option(help="Labels to show side by side on the pages, with ; between them; the first three if none."),
+    ] = None,
+    open_: Annotated[bool, typer.Option("--open", help="Open the first page in a browser.")] = False,
+) -> None:
+    """Show the results of a study beside the paper's, and write tables, figures and interactive pages."""
+    found = study.Run(run)
+    if not found.studies():
+        raise InputError(f"RUN must be a run folder of nseg bench (got {run}, which is none). Make one: nseg bench smoke.")
+    printed = {"markdown": tables.markdown, "latex": tables.latex}
+    if form not in ("table", "csv", "none", *printed):
+        raise InputError(f"--format must be table, markdown, csv, latex or none (got {form!r}).")
+    pages: list[Path] = []
+    for one in [name] if name else found.studies():
+        lines = summary.summary(found, one)
+        if form == "table":
+            for table in tables.tables(lines):
+                console(150).print(tables.terminal(table))
+            console().print(tables.NOTES)
+        elif form != "none":
+            typer.echo(tables.as_csv(lines) if form == "csv" else printed[form](tables.tables(lines)))
+        files = study.write_report(found, one, out or run / "report")
+        if html:
+            labels = [label.strip() for label in methods.split(";")] if methods else []
+            pages += study.write_pages(found, one, out or run / "report", labels, dataset)
+            files += [path.name for path in pages]
+        typer.echo(f"Wrote {', '.join(files)} to {out or run / 'report'}.", err=True)
+    if open_ and pages:
+        webbrowser.open(pages[0].resolve().as_uri())
+
+
 # --- train and list ------------------------------------------------------------------------------------------------------
 
 
@@ -385,7 +527,7 @@ def train(
 
 @app.command(name="list")
 def list_() -> None:
-    """Show datasets, models with their accuracy, methods and their settings, and metrics."""
+    """Show datasets, models with their accuracy, studies, methods and their settings, and metrics."""
     table = Table("dataset", "explains", "GCN test accuracy", "GIN test accuracy", title="Datasets and pre-trained models")
     entries = models.manifest()
     levels = {"node": "nodes", "graph": "graphs"}
@@ -394,6 +536,10 @@ def list_() -> None:
         table.add_row(name, levels[entries[f"{name}/gcn"]["level"]], *accuracy)
     out = console()
     out.print(table)
+    studies = Table("study", "what it shows", title="Studies (nseg bench)")
+    for one in study.names():
+        studies.add_row(one, study.find(one).title)
+    out.print(studies)
     methods = Table("method", "idea", title="Methods")
     for name, entry in baselines.CATALOGUE.items():
         methods.add_row(name, entry.idea)

@@ -8,6 +8,7 @@
     ├── UnsupportedError  (ValueError)    a kind of task or mask that NSEG does not explain
     ├── ModelError        (RuntimeError)  a model that cannot be intervened on
     ├── BudgetError       (MemoryError)   one instance needs more memory than the budget
+    ├── MissingError      (ImportError)   an optional library that is not installed
     ├── StoreError        (OSError)       a folder that cannot be written, is damaged, or belongs to something else
     └── BackendError      (RuntimeError)  workers that cannot be reached, or keep dying
 
@@ -38,6 +39,10 @@ class ModelError(NsegError, RuntimeError):
 
 class BudgetError(NsegError, MemoryError):
     """One instance needs more memory than the budget allows."""
+
+
+class MissingError(NsegError, ImportError):
+    """An optional library that is not installed."""
 
 
 class StoreError(NsegError, OSError):

@@ -9,11 +9,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explainer as PyGExplainer
-from torch_geometric.explain import ExplainerAlgorithm, Explanation
+from torch_geometric.explain import ExplainerAlgorithm
+from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode
 
 from nseg import objective as obj
-from nseg.errors import InputError, SettingsError, UnsupportedError
+from nseg.errors import SettingsError, UnsupportedError
+from nseg.explanation import Explanation
 from nseg.extract import harden, towards
 from nseg.instances import Instances, Role, opposite
 from nseg.presets import PAPER
@@ -251,30 +253,13 @@ def explanation(
     return found
 
 
-def placed(one: Explanation) -> Explanation:
-    """An explanation that says what it explains; one on the whole graph, as PyG's ``Explainer`` gives, is told so."""
-    if "output_id" in one:
-        return one
-    index = one.get("index")
-    if index is not None and torch.as_tensor(index).numel() != 1:
-        raise InputError(
-            f"Explanations must be of one output each (got one of {torch.as_tensor(index).numel()}). "
-            "Explain them one by one with explain_many."
-        )
-    made = one.clone()
-    made._model_args, made._model_config = one._model_args, one._model_config
-    made.output_id = 0 if index is None else int(index)
-    made.edge_id, made.node_id = torch.arange(one.edge_index.size(1)), torch.arange(one.x.size(0))
-    return made
-
-
 class Explainer(PyGExplainer):  # type: ignore[misc]
     """PyG's ``Explainer``, that looks at its input first and gives the model back as it was when something raises.
 
     PyG's own leaves the model in evaluation mode, and perhaps masked, if the model or an algorithm fails.
     """
 
-    def __call__(self, x: Any, edge_index: Any, *, target: Any = None, index: Any = None, **kwargs: Any) -> Explanation:
+    def __call__(self, x: Any, edge_index: Any, *, target: Any = None, index: Any = None, **kwargs: Any) -> PyGExplanation:
         checked_inputs(self.model, x, edge_index, kwargs, self.model_config.task_level)
         with borrowed(self.model):
             return super().__call__(x, edge_index, target=target, index=index, **kwargs)

@@ -24,6 +24,7 @@ from nseg import fingerprint, shards, store
 from nseg.backends import Backend, hired
 from nseg.errors import BudgetError, InputError, ModelError, NsegWarning
 from nseg.explainer import Answer, BatchedAlgorithm, explanation
+from nseg.explanation import Explanation as OwnExplanation
 from nseg.instances import Inputs, Instances, Role, whole
 from nseg.large import LargeGraph, Part, TooLargeError
 from nseg.scm import Scm, borrowed, call, close, counted, trace, uncompiled
@@ -390,7 +391,7 @@ class _Run:
             if self.strict:
                 raise
             if len(rows) == 1:
-                return [Explanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
+                return [OwnExplanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
         half = len(rows) // 2
         return self._found(rows[:half]) + self._found(rows[half:])
 
@@ -684,7 +685,7 @@ class _Run:
             instances.node_id[instances.members(Role.NODE, b)],
         )
         if isinstance(answer, Explanation):
-            found = Explanation(
+            found = OwnExplanation(
                 **{
                     key: _restricted(answer.get(key), ids, size)
                     for key, ids, size in (

@@ -156,7 +156,10 @@ def counted() -> Iterator[Callable[[], int]]:
 
     def pack(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
-        kept[storage.data_ptr()] = storage.nbytes()
+        mine = min(
+            storage.nbytes(), tensor.nbytes
+        )  # a slice keeps no more than itself, a broadcast tensor no more than is there
+        kept[storage.data_ptr()] = max(kept.get(storage.data_ptr(), 0), mine)
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):

@@ -34,10 +34,9 @@ import torch
 import torch_geometric
 from torch import Tensor
 from torch_geometric.data import Data, Dataset
-from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError, StoreError
-from nseg.explainer import placed
+from nseg.explanation import Explanation, placed
 from nseg.instances import Inputs, Role, roles_in
 
 NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
@@ -296,7 +295,8 @@ def attach(one: Explanation, data: Any, names: Sequence[str] = ()) -> Explanatio
         raise InputError(f"Output {number} has no explanation to attach a graph to (it has a reason: {one.reason}).")
     if number >= (int(data.num_nodes) if single else len(data)):
         raise InputError(f"data must be what was explained (got one without output {number}).")
-    found, graph = one.clone(), data if single else data[number]
+    found: Explanation = one.clone()
+    graph = data if single else data[number]
     if one.node_id.numel() and int(one.node_id.max()) >= graph.num_nodes:
         raise InputError(f"data must be what was explained (got {graph.num_nodes} nodes, too few for output {number}).")
     large = hasattr(graph, "cut")

@@ -37,6 +37,7 @@ class Benchmark:
         k_nodes: K of Recall@K for nodes.
         class_names: what the classes are.
         node_names: what the columns of one-hot features are, where they are.
+        bonds: where graphs are molecules, the bond orders that the columns of one-hot ``edge_attr`` stand for.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Benchmark:
     k_nodes: int | None = None
     class_names: tuple[str, ...] = ()
     node_names: tuple[str, ...] = field(default=())
+    bonds: tuple[float, ...] = ()
 
     @property
     def model_config(self) -> dict[str, str]:

@@ -91,8 +91,9 @@ def mutagenicity(root: Path | None = None) -> Benchmark:
     for data in graphs:
         data.edge_truth = amine_and_nitro(data.x.argmax(-1), data.edge_index)
     known = [n for n, data in enumerate(graphs) if int(data.y) == 0 and bool(data.edge_truth.any())]
+    names = ("mutagen", "non-mutagen")
     return Benchmark(
-        "mutagenicity", "graph", graphs, 2, torch.tensor(known[:250]), 15, 10, ("mutagen", "non-mutagen"), ATOMS
+        "mutagenicity", "graph", graphs, 2, torch.tensor(known[:250]), 15, 10, names, ATOMS, bonds=(1.0, 2.0, 3.0)
     )
 
 

@@ -132,7 +132,7 @@ class Study:
             point = dict(zip(grid, values, strict=True))
             label = method.label or method.name
             if point:
-                label += f" ({', '.join(f'{k}={_short(v)}' for k, v in point.items())})"
+                label += f" ({', '.join(f'{k}={short(v)}' for k, v in point.items())})"
             yield label, {**method.settings, **point}
 
     def trials(self) -> list[Trial]:
@@ -176,15 +176,13 @@ def names() -> list[str]:
     return sorted(Path(str(one)).stem for one in SHIPPED.iterdir() if str(one).endswith(".toml"))
 
 
-def find(name: str) -> tuple[Study, str]:
-    """A study that ships, or one in a user's file, with its text."""
+def find(name: str) -> Study:
+    """A study that ships, by name, or one in a user's TOML file."""
     if name in names():
-        text = (SHIPPED / f"{name}.toml").read_text()
-    elif Path(name).is_file():
-        text = _text(Path(name))
-    else:
-        raise InputError(f"A study is one of {', '.join(names())}, or a TOML file (got {name!r}, which is neither).")
-    return read(text, Path(name).stem), text
+        return read((SHIPPED / f"{name}.toml").read_text(), name)
+    if Path(name).is_file():
+        return read(_text(Path(name)), Path(name).stem)
+    raise InputError(f"A study is one of {', '.join(names())}, or a TOML file (got {name!r}, which is neither).")
 
 
 def _text(path: Path) -> str:
@@ -214,6 +212,13 @@ def read(text: str, name: str) -> Study:
     made = tuple(_made(Method, {"name": None, **one}, f"method {one.get('name')}") for one in methods)
     study: Study = _made(Study, {"name": name, "title": name, "datasets": (), **table, "methods": made}, "study")
     return study
+
+
+def restored(plain: dict[str, Any]) -> Study:
+    """A study from the plain data that ``dataclasses.asdict`` gives, also after JSON."""
+    methods = tuple(Method(**{**one, "seeds": tuple(one["seeds"])}) for one in plain["methods"])
+    lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
+    return Study(**{**lists, "methods": methods})
 
 
 def _made(kind: Any, table: dict[str, Any], what: str) -> Any:
@@ -260,7 +265,12 @@ def _several(what: str, values: tuple[str, ...], known: tuple[str, ...]) -> None
         _one_of(what, value, known)
 
 
-def _short(value: Any) -> str:
+def short(value: Any) -> str:
+    """A setting as text.
+
+    >>> short([1 / 3, 0.5]), short(True)
+    ('0.333333/0.5', 'True')
+    """
     if isinstance(value, list | tuple):
-        return "/".join(_short(one) for one in value)
+        return "/".join(short(one) for one in value)
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -10,7 +10,7 @@ import platform
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import torch_geometric
 import nseg
 from nseg import store
 from nseg.errors import InputError
-from nseg.study.plan import Study, Trial, read
+from nseg.study.plan import Study, Trial, restored
 from nseg.study.trial import Record, code, execute, key
 
 PAUSE = 0.5  # seconds between looks at what other processes do
@@ -41,7 +41,7 @@ class Run:
         return sorted(path.stem for path in (self.folder / "studies").glob("*.json"))
 
     def study(self, name: str) -> tuple[Study, dict[str, Trial]]:
-        """A study that was started here, with its trials by key."""
+        """A study that was started here, with its trials by key, in its order."""
         path = self.folder / "studies" / f"{name}.json"
         if not path.is_file():
             raise InputError(
@@ -49,7 +49,7 @@ class Run:
                 f"Run it first: nseg bench {name} --out {self.folder}."
             )
         content = json.loads(path.read_text())
-        return read(content["toml"], name), {k: Trial(**trial) for k, trial in content["trials"].items()}
+        return restored(content["study"]), {key: Trial(**trial) for key, trial in content["trials"]}
 
     def manifest(self, name: str) -> dict[str, Any]:
         """What the study was run with."""
@@ -86,15 +86,15 @@ class Run:
         return found["status"] != "done" or measured
 
 
-def start(study: Study, text: str, folder: str | Path, command: str = "") -> tuple[Run, dict[str, Trial]]:
+def start(study: Study, folder: str | Path, command: str = "") -> tuple[Run, dict[str, Trial]]:
     """Make or open a run folder and note what will be run in it."""
     root = store.prepared(folder)
     for part in ("studies", "records", "explanations", "values", "locks"):
         store.prepared(root / part)
     trials = {key(trial): trial for trial in study.trials()}
     content = {
-        "toml": text,
-        "trials": {k: vars(trial) for k, trial in trials.items()},
+        "study": asdict(study),
+        "trials": [[k, vars(trial)] for k, trial in trials.items()],
         "manifest": {
             "study": study.name,
             "command": command,

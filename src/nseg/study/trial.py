@@ -22,6 +22,7 @@ from torch_geometric.explain import Explanation
 
 import nseg
 from nseg import Explainer, baselines, explain_many, metrics, store
+from nseg.errors import InputError
 from nseg.explainer import BatchedAlgorithm
 from nseg.study.plan import Trial
 from nseg.study.task import Task, load
@@ -53,7 +54,11 @@ def algorithm(trial: Trial) -> BatchedAlgorithm:
     preset = trial.dataset if trial.preset == "paper" else None
     joint = {"masks": trial.masks} if trial.method == "nseg" and preset else {}
     settings = {name: tuple(v) if isinstance(v, list) else v for name, v in trial.settings.items()}
-    return baselines.make(trial.method, preset, **joint, **settings, seed=trial.seed)
+    try:
+        return baselines.make(trial.method, preset, **joint, **settings, seed=trial.seed)
+    except TypeError as error:
+        known = ", ".join(baselines.find(trial.method).Settings.__dataclass_fields__)
+        raise InputError(f"{trial.method} has the settings {known} (got {', '.join(settings)}). Check them.") from error
 
 
 def key(trial: Trial) -> str:

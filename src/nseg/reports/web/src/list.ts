@@ -1,0 +1,108 @@
+/** The list of instances: search, filter, sort. */
+
+import { h, labelled } from "./dom";
+import type { Payload } from "./payload";
+import { EVERYTHING, filtered, linkTo, rows, type Filter, type Range, type Row } from "./state";
+import { SortableTable } from "./table";
+import { className, levelName, number } from "./words";
+
+export class InstanceList {
+  readonly element: HTMLElement;
+  private filter: Filter = { ...EVERYTHING };
+  private all: Row[] = [];
+  private current: number | null = null;
+  private readonly table: SortableTable<Row>;
+  private readonly count = h("p", { class: "count", role: "status" });
+
+  constructor(
+    private readonly payload: Payload,
+    private readonly changed: () => void,
+  ) {
+    const right = (row: Row): string => (row.right === null ? "–" : row.right ? "right" : "wrong");
+    this.table = new SortableTable<Row>(
+      "Instances",
+      [
+        { name: levelName(payload), key: (row) => row.id, cell: (row) => h("a", { href: linkTo(row.id) }, String(row.id)) },
+        { name: "Class", help: "the class that is explained", key: (row) => className(payload, row.target), cell: (row) => h("span", { title: className(payload, row.target) }, className(payload, row.target)) },
+        { name: "Model", help: "whether the prediction is the true class", key: right, cell: (row) => h("span", { class: right(row) }, right(row)) },
+        { name: "PNS", help: "lower bound of the probability of necessity and sufficiency", numeric: true, descending: true, key: (row) => row.pns, cell: (row) => number(row.pns) },
+        { name: sizeName(payload), help: "how many are kept", numeric: true, key: (row) => row.size, cell: (row) => (row.size === null ? "–" : String(row.size)) },
+      ],
+      (row, line) => line.toggleAttribute("data-current", row.id === this.current),
+      () => this.changed(),
+    );
+    this.element = h("section", { class: "list", "aria-label": "Instances" }, this.controls(), this.count, h("div", { class: "scroll" }, this.table.element));
+    this.choose(0);
+  }
+
+  /** The numbers of the shown instances, in the order of the list. */
+  get order(): number[] {
+    return this.table.shown.map((row) => row.id);
+  }
+
+  /** Mark the instance that is open. */
+  mark(id: number | null): void {
+    this.current = id;
+    this.draw();
+    this.element.querySelector("[data-current]")?.scrollIntoView({ block: "nearest" });
+  }
+
+  private choose(method: number): void {
+    this.all = rows(this.payload, method);
+    this.draw();
+  }
+
+  private change(part: Partial<Filter>): void {
+    this.filter = { ...this.filter, ...part };
+    this.draw();
+    this.changed();
+  }
+
+  private draw(): void {
+    const some = filtered(this.all, this.filter);
+    this.table.show(some);
+    this.count.textContent = some.length === this.all.length ? `${some.length} instances` : `${some.length} of ${this.all.length} instances`;
+  }
+
+  private controls(): HTMLElement {
+    const { payload } = this;
+    const kept = `${sizeName(payload)} kept`;
+    const form = h("form", { role: "search", submit: (event) => event.preventDefault() });
+    const search = h("input", { type: "search", placeholder: "number or class", input: () => this.change({ text: search.value }) });
+    form.append(labelled("Search", search));
+    if (payload.methods.length > 1) {
+      form.append(labelled("Numbers of", select(payload.methods.map((m, n) => [String(n), m.name]), (value) => (this.choose(Number(value)), this.changed()))));
+    }
+    const present = [...new Set(payload.instances.map((one) => one.target))].sort((a, b) => a - b);
+    const classes: [string, string][] = [["", "all"], ...present.map((n): [string, string] => [String(n), className(payload, n)])];
+    form.append(labelled("Class", select(classes, (value) => this.change({ target: value === "" ? null : Number(value) }))));
+    form.append(
+      labelled("Model is", select([["", "right or wrong"], ["right", "right"], ["wrong", "wrong"]], (value) => this.change({ right: value === "" ? null : value === "right" }))),
+      range("PNS", 1, (pns) => this.change({ pns })),
+      range(kept, null, (size) => this.change({ size })),
+      h("button", { type: "reset", click: () => ((this.filter = { ...EVERYTHING }), this.choose(0), this.changed()) }, "Show all"),
+    );
+    return form;
+  }
+}
+
+/** What the size of an explanation counts. */
+function sizeName(payload: Payload): string {
+  const [method] = payload.methods;
+  if (method?.edges) return payload.molecules ? "Bonds" : "Edges";
+  return method?.features ? "Features" : payload.molecules ? "Atoms" : "Nodes";
+}
+
+function select(options: [string, string][], change: (value: string) => void): HTMLSelectElement {
+  const control = h("select", { change: () => change(control.value) }, ...options.map(([value, text]) => h("option", { value }, text)));
+  return control;
+}
+
+/** Two numbers, from and to. */
+function range(name: string, max: number | null, change: (range: Range) => void): HTMLElement {
+  const value = (input: HTMLInputElement): number | null => (input.value === "" ? null : input.valueAsNumber);
+  const input = (word: string): HTMLInputElement =>
+    h("input", { type: "number", min: 0, max, step: "any", "aria-label": `${name} ${word}`, placeholder: word, input: () => change({ low: value(low), high: value(high) }) });
+  const [low, high] = [input("from"), input("to")];
+  return h("div", { class: "field", role: "group", "aria-label": name }, h("span", { class: "name" }, name), h("div", { class: "range" }, low, high));
+}

@@ -1,0 +1,76 @@
+/** A payload small enough to know by heart. */
+
+import type { Answer, Instance, Payload } from "../src/payload";
+
+export function answer(part: Partial<Answer> = {}): Answer {
+  return {
+    lines: { weight: [900, 100, 500], kept: [0, 2], stay: [1, 3, 2] },
+    back: null,
+    nodes: null,
+    features: null,
+    size: [2, 0, 0],
+    of: [3, 0, 0],
+    exact: false,
+    p_factual: 0.8,
+    p_complement: 0.1,
+    pns: 0.7,
+    pn: 0.875,
+    ps: 0.7777,
+    worlds: { p: [0.8, 0.1], label: [0, 1] },
+    stops: {
+      least: [null, 0.9, 0.5, 0.1],
+      size: [[0, 0, 0], [1, 0, 0], [2, 0, 0], [3, 0, 0]],
+      worlds: [
+        { p: [0.1, 0.9], label: [1, 0] },
+        { p: [0.8, 0.2], label: [0, 1] },
+        { p: [0.8, 0.1], label: [0, 1] },
+        { p: [0.9, 0.1], label: [0, 1] },
+      ],
+    },
+    words: null,
+    ...part,
+  };
+}
+
+export function instance(part: Partial<Instance> = {}): Instance {
+  return {
+    id: 3,
+    target: 0,
+    predicted: 0,
+    label: 0,
+    p: 0.9,
+    graph: {
+      node: [3, 4, 9],
+      x: [0, 500, 1000],
+      y: [0, 1000, 0],
+      name: null,
+      group: null,
+      target: [0],
+      source: [0, 1, 0],
+      end: [1, 2, 2],
+      order: null,
+      truth: null,
+      truth_nodes: [],
+      truth_outside: 0,
+      left_out: 0,
+    },
+    answers: [answer()],
+    ...part,
+  };
+}
+
+export function payload(part: Partial<Payload> = {}): Payload {
+  return {
+    title: "why",
+    level: "node",
+    molecules: false,
+    facts: [],
+    summary: null,
+    methods: [{ name: "NSEG", settings: [["tolerance", "0.05"]], edges: true, nodes: false, features: false, split: [1], curve: null }],
+    classes: ["house", "tree"],
+    groups: [],
+    names: [],
+    instances: [instance(), instance({ id: 30, label: 1, answers: [answer({ pns: 0.2 })] }), instance({ id: 7, target: 1, predicted: 1, label: 1, answers: [null] })],
+    ...part,
+  };
+}

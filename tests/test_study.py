@@ -1,0 +1,473 @@
+"""Studies: plain data in, plain data out; nothing lost, nothing twice; numbers that can be checked by hand."""
+
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from nseg import NsegError, baselines, explain_many, metrics, store, study
+from nseg.baselines.catalogue import Entry
+from nseg.baselines.trivial import All
+from nseg.cli import app
+from nseg.study import figures, plan, runs, summary, tables, task, trial
+from nseg.study.summary import Line
+
+TINY = """
+title = "tiny"
+datasets = ["tree-cycles"]
+seeds = [0, 1]
+every = 100
+measures = ["fidelity", "accuracy", "thresholds"]
+columns = ["soft.fid_plus", "soft.fid_minus", "soft.charact", "soft.sparsity", "hard.pns", "recall_at_k", "seconds"]
+
+[[methods]]
+name = "nseg"
+label = "short"
+settings = { steps = 4, rounds = 0, starts = [0.0] }
+
+[[methods]]
+name = "random"
+paper = "random"
+
+[[methods]]
+name = "all"
+
+[[methods]]
+name = "nseg"
+label = "nodes too"
+masks = "ef"
+settings = { steps = 2, rounds = 0, starts = [0.0] }
+"""
+TRIALS = 7  # all has no seed
+
+
+def started(folder, text=TINY, **changes):
+    one = replace(study.read(text, "tiny"), **changes)
+    run, trials = study.start(one, folder)
+    return one, run, trials
+
+
+def finished(folder, text=TINY, **changes):
+    one, run, trials = started(folder, text, **changes)
+    return one, run, trials, list(study.run(run, one, trials))
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory):
+    return finished(tmp_path_factory.mktemp("run"))
+
+
+# --- what a study is -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", study.names())
+def test_studies_that_ship_unfold(name):
+    found = study.find(name)
+    trials = found.trials()
+    assert trials
+    assert len({json.dumps(asdict(one), sort_keys=True) for one in trials}) == len(trials)
+    assert plan.restored(json.loads(json.dumps(asdict(found)))).trials() == trials
+
+
+def test_main_tables_hold_every_method_on_every_dataset_with_five_seeds():
+    for architecture in ("gcn", "gin"):
+        trials = study.find(f"fidelity-{architecture}").trials()
+        assert {one.method for one in trials} == set(baselines.CATALOGUE)
+        assert {one.dataset for one in trials} == set(plan.datasets.NAMES)
+        seeds = {one.seed for one in trials if one.label == "NSEG"}
+        assert seeds == {0, 1, 2, 3, 4}
+        # both tables of an architecture are the same trials
+        assert [t for t in trials if t.dataset != "msrc-21"] == study.find(f"accuracy-{architecture}").trials()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ('datasets = ["moon"]', "datasets must be one of"),
+        ('datasets = "ba-shapes"', "must be a list of names"),
+        ("seeds = []", "needs methods and seeds"),
+        ("seeds = [true]", "whole numbers"),
+        ("every = 0", "every must be"),
+        ("sedes = [1]", "Check the spelling"),
+        ('columns = ["soft.charact"]', "must hold a sparsity"),
+        ('[[methods]]\nname = "moon"', "no method of that name"),
+        ('[[methods]]\nname = "random"', "own label"),
+        ('[[methods]]\nname = "nseg"\nmasks = "x"', "masks of nseg"),
+        ("=", "must be TOML"),
+    ],
+)
+def test_a_wrong_study_gets_a_sentence(change, said):
+    key = change.partition(" =")[0]
+    text = change + "\n" + "\n".join(line for line in TINY.splitlines() if not line.startswith(f"{key} ="))
+    if change.startswith("[["):
+        text = TINY + change
+    with pytest.raises(NsegError, match=said):
+        study.read(text, "x")
+
+
+@settings(max_examples=200)
+@given(st.text(alphabet='ab"=[]{}\n.0,_# ', max_size=40))
+def test_any_text_is_a_study_or_a_sentence(text):
+    with pytest.raises(NsegError):
+        study.read(TINY + "\n[x" + text, "x")  # a table that a study does not have, or no TOML
+    with contextlib.suppress(NsegError):
+        study.read(text, "x")
+
+
+def test_the_readmes_study_is_one():
+    text = (Path(__file__).parent.parent / "README.md").read_text()
+    (toml,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
+    assert len(study.read(toml, "readme").trials()) == 3 * 3 + 3
+
+
+def test_a_grid_is_every_combination_and_changes_the_settings():
+    text = TINY.replace('name = "all"', 'name = "nseg"\ngrid = { lr = [0.1, 0.2], beta_e = [0.0, 1.0, 2.0] }')
+    trials = [one for one in study.read(text, "x").trials() if one.label.startswith("nseg (")]
+    assert len(trials) == 2 * 2 * 3
+    assert {(trial.algorithm(one).settings.lr, trial.algorithm(one).settings.beta_e) for one in trials} == {
+        (lr, beta) for lr in (0.1, 0.2) for beta in (0.0, 1.0, 2.0)
+    }
+
+
+def test_a_misspelt_setting_gets_a_sentence(tmp_path):
+    with pytest.raises(NsegError, match="nseg has the settings"):
+        started(tmp_path, TINY.replace("steps = 4", "stesp = 4"))
+
+
+def test_the_key_is_of_everything_that_determines_explanations_and_of_nothing_else(monkeypatch):
+    one = study.read(TINY, "x").trials()[0]
+    same = trial.key(one)
+    assert trial.key(replace(one, label="another name")) == same
+    others = [
+        replace(one, seed=7),
+        replace(one, every=99),
+        replace(one, masks="ef"),
+        replace(one, architecture="gin"),
+        replace(one, settings={**one.settings, "lr": 0.3}),
+        replace(one, dataset="tree-grid"),
+    ]
+    assert len({same, *map(trial.key, others)}) == 1 + len(others)
+    monkeypatch.setattr(trial, "code", lambda what: "other code")
+    assert trial.key(one) != same
+
+
+def test_methods_without_a_seed_do_not_depend_on_it():
+    found = task.load("tree-cycles", "gcn", "ours")
+
+    def masks(name, seed):
+        known = baselines.find(name).Settings.__dataclass_fields__
+        few = {k: v for k, v in {"steps": 2, "epochs": 2, "rounds": 0}.items() if k in known}
+        made = baselines.make(name, seed=seed, **few)
+        explain, index = found.explainer(made, "e"), found.instances(180, getattr(made.settings, "most", None))
+        if hasattr(made, "fit"):
+            made.fit(explain, found.graphs, index, progress=False)
+        return torch.cat([one.edge_mask for one in explain_many(explain, found.graphs, index)])
+
+    for name, entry in baselines.CATALOGUE.items():
+        assert torch.equal(masks(name, 0), masks(name, 1)) != entry.seeded, name
+
+
+# --- running it ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_trial_becomes_a_record_and_a_second_start_does_nothing(done):
+    _, run, trials, records = done
+    assert len(records) == len(trials) == TRIALS
+    assert {record["status"] for record in records} == {"done"}
+    before = {
+        path: path.stat().st_mtime_ns for path in run.folder.rglob("*") if path.is_file() and "studies" not in str(path)
+    }
+    assert finished(run.folder)[3] == []
+    assert before == {p: p.stat().st_mtime_ns for p in run.folder.rglob("*") if p.is_file() and "studies" not in str(p)}
+    assert run.running(trials) == []
+
+
+def test_measures_of_stored_explanations_equal_those_of_fresh_ones(done):
+    _, run, trials, _ = done
+    for key, one in trials.items():
+        here = task.load(one.dataset, one.architecture, one.network)
+        explain = here.explainer(trial.algorithm(one), one.masks)
+        found = explain_many(explain, here.graphs, here.instances(one.every))
+        judge, means = metrics.Judge(explain, here.graphs, found), run.record(key)["means"]
+        for kind in ("soft", "hard"):
+            fidelity = judge.fidelity(kind)
+            for name in ("fid_plus", "fid_minus", "charact", "sparsity", "pns"):
+                assert means[f"{kind}.{name}"] == pytest.approx(getattr(fidelity, name), abs=1e-6)
+        recall = metrics.accuracy(here.bench, found).recall_at_k
+        assert means["recall_at_k"] == pytest.approx(float(recall.nanmean()), abs=1e-6)
+        curve = judge.thresholds()
+        assert run.record(key)["curves"]["thresholds"]["charact"] == pytest.approx(curve.charact.tolist(), abs=1e-6)
+
+
+def test_what_was_measured_by_other_code_is_measured_again_without_explaining(tmp_path, monkeypatch):
+    one, run, trials, _ = finished(tmp_path, TINY.replace("[0, 1]", "[0]"))
+    old = {key: run.record(key) for key in trials}
+    monkeypatch.setattr(trial, "explain_many", lambda *a, **k: pytest.fail("explained again"))
+    for key, record in old.items():
+        store.write_json(tmp_path / "records" / f"{key}.json", {**record, "measured_by": "older code", "means": {}})
+    again = list(study.run(run, one, trials))
+    assert len(again) == len(trials)
+    for record in again:
+        before = old[record["key"]]
+        assert record["means"] == before["means"]
+        assert record["wall_seconds"] == before["wall_seconds"]
+
+
+class Broken(All):
+    def solve(self, scm, space, tick):
+        raise RuntimeError("the method broke")
+
+
+def test_a_failing_trial_is_a_record_and_the_others_go_on(tmp_path, monkeypatch):
+    monkeypatch.setitem(baselines.CATALOGUE, "broken", Entry("baselines.trivial", "All", "fails"))
+    monkeypatch.setattr(Entry, "load", lambda self, load=Entry.load: Broken if self.idea == "fails" else load(self))
+    text = TINY.replace('name = "random"\npaper = "random"', 'name = "broken"').replace("[0, 1]", "[0]")
+    one, run, trials, records = finished(tmp_path, text)
+    assert [record["status"] for record in records] == ["done", "failed", "done", "done"]
+    assert "the method broke" in records[1]["traceback"]
+    assert finished(tmp_path, text)[3] == []
+    assert len(list(study.run(run, one, trials, retry=True))) == 1
+    file = tmp_path / "own.toml"
+    file.write_text(text)
+    result = CliRunner().invoke(app, ["bench", str(file), "--out", str(tmp_path / "cli"), "--json"])
+    assert result.exit_code == 1
+    statuses = [json.loads(line)["status"] for line in result.stdout.splitlines() if line.startswith("{")]
+    assert statuses == ["done", "failed", "done", "done"]
+
+
+def test_no_instance_small_enough_is_said_not_counted(tmp_path):
+    text = TINY.replace('name = "all"', 'name = "exhaustive"\nsettings = { most = 1 }').replace("[0, 1]", "[0]")
+    _, run, _, records = finished(tmp_path, text)
+    assert [r["status"] for r in records] == ["done", "done", "skipped", "done"]
+    assert "exhaustive" not in {line.label for line in summary.summary(run, "tiny")}
+
+
+def command(file, folder):
+    words = ["bench", str(file), "--out", str(folder), "--json"]
+    code = f"import sys; from nseg.cli import run; sys.argv[1:] = {words!r}; run()"
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
+    )
+
+
+def test_two_processes_share_a_run_and_a_killed_one_loses_only_what_it_was_at(tmp_path, done):
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY)
+    first = command(file, tmp_path / "run")
+    first.stdout.readline()  # one record is there, the next is in flight
+    first.send_signal(signal.SIGKILL)
+    first.wait()
+    first.stdout.close()
+    left = set(os.listdir(tmp_path / "run" / "records"))
+    assert 1 <= len(left) < TRIALS
+    two = [command(file, tmp_path / "run") for _ in range(2)]
+    made = [[json.loads(line)["key"] for line in one.communicate()[0].splitlines()] for one in two]
+    assert [one.returncode for one in two] == [0, 0]
+    keys = {name.removesuffix(".json") for name in os.listdir(tmp_path / "run" / "records") if not name.startswith(".")}
+    whole = {name.removesuffix(".json") for name in left if not name.startswith(".")}
+    assert sorted(made[0] + made[1]) == sorted(keys - whole)  # each missing one by one process, none twice
+    for key in done[2]:  # and equal to an undisturbed run
+        ours, theirs = runs.Run(tmp_path / "run").record(key), done[1].record(key)
+        assert {k: v for k, v in ours["means"].items() if k != "seconds"} == {
+            k: v for k, v in theirs["means"].items() if k != "seconds"
+        }
+
+
+def test_workers_give_the_same_records(tmp_path, done):
+    one, run, trials = started(tmp_path)
+    records = list(study.run(run, one, trials, workers=2))
+    assert sorted(record["key"] for record in records) == sorted(trials)
+    for record in records:
+        theirs = done[1].record(record["key"])["means"]
+        assert {k: v for k, v in record["means"].items() if k != "seconds"} == {
+            k: v for k, v in theirs.items() if k != "seconds"
+        }
+
+
+# --- numbers -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_summary_is_the_mean_and_deviation_of_the_seeds_with_the_papers_number(done):
+    _, run, trials, _ = done
+    lines = {(line.label, line.column): line for line in summary.summary(run, "tiny")}
+    for label in ("short", "random"):
+        means = [run.record(k)["means"]["soft.fid_plus"] for k, t in trials.items() if t.label == label]
+        line = lines[label, "soft.fid_plus"]
+        assert line.mean == pytest.approx(100 * np.mean(means))
+        assert line.std == pytest.approx(100 * np.std(means, ddof=1))
+        assert line.low <= line.mean <= line.high
+        assert (line.seeds, line.instances) == (2, 4)
+    assert lines["all", "soft.charact"].std is None
+    assert lines["all", "soft.sparsity"].mean == 0
+    paper = lines["random", "soft.fid_plus"]
+    assert paper.paper == 57.83 or paper.paper == summary.papers_numbers()["gcn", "tree-cycles", "random", "soft.fid_plus"]
+    assert paper.difference == pytest.approx(paper.mean - paper.paper)
+    assert [line.label for line in summary.summary(run, "tiny")][:7] == ["short"] * 7  # in the order of the study
+
+
+def test_the_papers_numbers_are_whole_and_consistent():
+    numbers = summary.papers_numbers()
+    assert len(numbers) == 461
+    for (architecture, dataset, row, column), value in numbers.items():
+        if column == "soft.charact" and row == "guided_bp":
+            plus, minus = (numbers[architecture, dataset, row, f"soft.{c}"] / 100 for c in ("fid_plus", "fid_minus"))
+            assert value == pytest.approx(100 * float(metrics.charact(torch.tensor(plus), torch.tensor(minus))), abs=0.02)
+
+
+def line(label, mean, low, high, column="soft.pns", instances=10):
+    return Line("d", "gcn", label, column, mean, None, low, high, 1, instances)
+
+
+def test_the_best_is_marked_with_all_that_its_interval_reaches():
+    lines = [line("a", 90, 88, 92), line("b", 87, 85, 89), line("c", 80, 78, 82), line("few", 99, 98, 100, instances=3)]
+    assert [one.label for one in summary.marked(lines) if one.best] == ["a", "b"]
+    lower = [
+        line("a", 5, 4, 6, "soft.fid_minus"),
+        line("b", 7, 5.5, 8, "soft.fid_minus"),
+        line("c", 9, 8, 10, "soft.fid_minus"),
+    ]
+    assert [one.label for one in summary.marked(lower) if one.best] == ["a", "b"]
+    assert not any(one.best for one in summary.marked([line("a", 1, 1, 1, "seconds"), line("b", 9, 9, 9, "soft.sparsity")]))
+
+
+def test_the_interval_of_charact_is_of_charact_not_of_a_mean():
+    plus, minus = np.array([1.0, 1, 0, 0]), np.array([0.0, 0, 0, 1])
+    low, high = summary.interval(np.stack([plus, minus], -1), "soft.charact")
+    whole = float(metrics.charact(torch.tensor(0.5), torch.tensor(0.25)))
+    assert low < whole < high
+    assert summary.interval(np.stack([np.ones(4), np.zeros(4)], -1), "soft.charact") == (1.0, 1.0)
+
+
+def test_tables_hold_the_same_numbers_in_every_form(done):
+    _, run, _, _ = done
+    lines = summary.summary(run, "tiny")
+    (table,) = tables.tables(lines)
+    assert table.title == "tree-cycles, GCN: 4 instances, 2 seeds"
+    assert [label for label, _ in table.rows] == ["short", "random", "all", "nodes too"]
+    text, tex = tables.markdown([table]), tables.latex([table])
+    for one in lines:
+        shown = tables.cell(one)
+        assert shown.text in text
+        assert shown.text in tex
+    assert "paper" in text
+    assert "soft sparsity" in text
+    rows = list(csv.DictReader(io.StringIO(tables.as_csv(lines))))
+    assert [float(row["mean"]) for row in rows] == pytest.approx([one.mean for one in lines], abs=1e-4)
+
+
+def test_a_column_of_all_datasets_holds_the_same_cells(done):
+    lines = summary.summary(done[1], "tiny")
+    (table,) = tables.across(lines, "soft.sparsity")
+    (whole,) = tables.tables(lines)
+    place = whole.columns.index("soft sparsity")
+    assert [(label, cells[0]) for label, cells in table.rows] == [(label, cells[place]) for label, cells in whole.rows]
+
+
+def test_latex_shows_names_as_they_are():
+    assert r"cf\_2 \& 5 \%" in tables.latex([tables.Table("cf_2 & 5 %", ("x",), ())])
+
+
+def test_cost_adds_up(done):
+    _, run, _, records = done
+    rows = summary.cost(run, "tiny")
+    assert sum(row["trials"] for row in rows) == TRIALS
+    assert sum(row["wall"] for row in rows) == pytest.approx(sum(r["wall_seconds"] for r in records))
+    facts = summary.manifest(run, "tiny")
+    assert facts["trials"] == {"all": TRIALS, "done": TRIALS, "skipped": 0, "failed": 0}
+    assert set(facts["weights"]) == {"tree-cycles/gcn (ours)"}
+    assert facts["seeds"] == [0, 1]
+
+
+# --- figures -------------------------------------------------------------------------------------------------------------
+
+
+def test_threshold_figure_is_of_the_judges_curve(done, tmp_path):
+    _, run, trials, _ = done
+    rows = figures.threshold_rows(run, "tiny")
+    assert len(rows) == 4 * 9
+    curves = [run.record(k)["curves"]["thresholds"]["charact"] for k, t in trials.items() if t.label == "random"]
+    ours = [row["charact"] for row in rows if row["method"] == "random"]
+    assert ours == pytest.approx(100 * np.mean(curves, 0))
+    assert len(figures.save(figures.draw_thresholds(rows), "x", tmp_path)) == 3
+
+
+@pytest.mark.parametrize("name", ["setting", "split", "cost"])
+def test_figures_are_drawn_from_their_tables(name, tmp_path):
+    grid = {
+        "setting": "grid = { alpha_e = [0.01, 0.1] }",
+        "split": "grid = { split = [[0.4, 0.3, 0.3], [0.5, 0.2, 0.3]] }",
+        "cost": "",
+    }[name]
+    text = TINY.replace("[0, 1]", "[0]").partition("[[methods]]")[0].replace("100", "180")
+    text = f'figure = "{name}"\n' + text.replace('"soft.charact"', '"soft.charact", "hard.sparsity"')
+    for label, masks in (("one", "ef"), ("two", "ef")):
+        text += f'[[methods]]\nname = "nseg"\nlabel = "{label}"\nmasks = "{masks}"\n{grid}\n'
+        text += f"settings = {{ steps = {len(label)}, rounds = 0, starts = [0.0], lr = {0.1 if label == 'one' else 0.2} }}\n"
+    one, run, trials, records = finished(tmp_path / "run", text)
+    assert all(record["status"] == "done" for record in records)
+    files = study.write_report(run, "tiny", tmp_path / "report")
+    rows = list(csv.DictReader((tmp_path / "report" / "tiny-figure.csv").read_text().splitlines()))
+    if name == "cost":
+        assert {row["method"] for row in rows} == {"one", "two"}
+        assert any(row["front"] == "True" for row in rows)
+    else:
+        assert len(rows) == len(trials) * len(one.columns)
+        assert {row["method"] for row in rows} == {"one", "two"}
+    for file in files:
+        assert (tmp_path / "report" / file).stat().st_size > 0
+    assert (tmp_path / "report" / "tiny-figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_front_is_what_none_betters():
+    rows = [{"seconds": s, "hard.pns": p} for s, p in ((1, 10), (2, 20), (3, 15), (2, 5), (1, 10))]
+    assert [figures.on_front(row, rows) for row in rows] == [True, True, False, False, True]
+
+
+def test_a_page_shows_the_stored_explanations_of_all_methods(done, tmp_path):
+    _, run, trials, _ = done
+    (path,) = study.write_pages(run, "tiny", tmp_path)
+    assert path.name == "tiny-tree-cycles-gcn.html"
+    text = path.read_text()
+    for label in {one.label for one in trials.values()}:
+        assert label in text
+    with pytest.raises(NsegError, match="The study has the methods"):
+        study.write_pages(run, "tiny", tmp_path, ["moon"])
+
+
+# --- command line --------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_line_runs_shows_and_says_what_is_wrong(tmp_path, done):
+    file = tmp_path / "tiny.toml"
+    file.write_text(TINY)
+    began = time.time()
+    result = CliRunner().invoke(app, ["bench", str(file), "--out", str(done[1].folder)])
+    assert result.exit_code == 0, result.output
+    assert "7 trials, 7 already done" in result.output
+    assert time.time() - began < 60
+    assert CliRunner().invoke(app, ["bench", str(file), "--out", str(done[1].folder), "--quiet"]).output == ""
+    for form, word in (("table", "Never read"), ("markdown", "| method |"), ("csv", "dataset,arch"), ("latex", "toprule")):
+        result = CliRunner().invoke(
+            app, ["report", str(done[1].folder), "--format", form, "--out", str(tmp_path / "r"), "--no-html"]
+        )
+        assert result.exit_code == 0, result.output
+        assert word in result.output
+    for wrong in (["report", str(tmp_path)], ["bench", "moon"], ["report", str(done[1].folder), "--format", "moon"]):
+        error = CliRunner().invoke(app, wrong).exception
+        assert isinstance(error, NsegError)
