@@ -233,7 +233,8 @@ class Explanations(Sequence[Explanation]):
         left = index + len(self) if index < 0 else index
         for number, (_, count) in enumerate(self._parts):
             if 0 <= left < count:
-                return self._part(number)[left].clone()
+                found: Explanation = self._part(number)[left].clone()
+                return found
             left -= count
         raise IndexError(f"There are {len(self)} explanations (got index {index}).")
 
