@@ -458,8 +458,8 @@ def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
         raise
     except Exception as error:
         raise ModelError(
-            f"The model must run on what it is given (got {type(error).__name__}: {error}). Check the shapes and types of x, "
-            "edge_index and further arguments."
+            f"The model must run on what it is given (got {type(error).__name__}: {error}). Check the shapes and types of "
+            "x, edge_index and further arguments."
         ) from error
     broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
     if broken is None or not bool(close(again.masked_fill(broken, 0), output.masked_fill(broken, 0), config).all()):
