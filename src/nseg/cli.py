@@ -204,16 +204,13 @@ def explain(
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
     """Explain predictions, store them, and print how good the explanations are."""
-    if (dataset is None) == (model is None):
-        raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
-    if dataset is not None and (weights or data):
-        raise InputError("--weights and --data belong to --model (got them with a dataset). Leave the dataset out.")
-    if level not in ("node", "graph"):
-        raise InputError(f"level must be node or graph (got {level!r}).")
+    refuse(dataset, model, weights, data, level)
     if out is not None:
         store.prepared(out)
     if report is not None:
         reports.writable(report)
+        if data is not None and data.is_dir():
+            raise InputError("A report draws explanations of graphs in memory (got a large graph). Leave --report out.")
     settings: dict[str, Any] = {"seed": seed, **({"undirected": True} if undirected else {})}
     algorithm = algorithm_of(method, dataset if paper else None, masks, objective, **settings)
     if dataset is not None:
@@ -244,11 +241,13 @@ def explain(
     console().print(
         f"{len(found)} explained in {seconds:.1f} s ({seconds / len(found):.4f} s each), masks {masks}, {algorithm}."
     )
-    measured = {} if not measure or isinstance(graphs, LargeGraph) else measure_(explain_, graphs, bench, found)
+    large = isinstance(graphs, LargeGraph)
+    good = explained(explain_, graphs, found) if (measure or report) and not large else []
+    measured = measures(explain_, graphs, bench, good) if measure and good else {}
     if measured:
         console().print(scores_table(measured))
     if out is not None:
-        note = {
+        facts = {
             **source,
             "method": method,
             "masks": masks,
@@ -259,27 +258,33 @@ def explain(
             "command": " ".join(["nseg", *sys.argv[1:]]),
             "nseg": __version__,
         }
-        store.write_json(out / "summary.json", note)
+        store.write_json(out / "summary.json", facts)
         console().print(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json.")
-    if report is not None:
+    if report is not None and good:
         facts = {name: value for name, value in source.items() if value != "None"}
         title = f"Why these predictions? {dataset or model}"
-        good = [one for one in found if one.get("reason") is None]
         reports.report({method: good}, report, data=bench or graphs, explainer=explain_, title=title, facts=facts)
         console().print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
 
 
-def measure_(
-    explain_: Explainer, graphs: Any, bench: datasets.Benchmark | None, found: Sequence[Explanation]
-) -> dict[str, dict[str, float]]:
-    """Metrics of what could be explained, after a word on what could not."""
+def refuse(dataset: str | None, model: str | None, weights: Path | None, data: Path | None, level: str) -> None:
+    """Raise unless it is clear what to explain."""
+    if (dataset is None) == (model is None):
+        raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
+    if dataset is not None and (weights or data):
+        raise InputError("--weights and --data belong to --model (got them with a dataset). Leave the dataset out.")
+    if level not in ("node", "graph"):
+        raise InputError(f"level must be node or graph (got {level!r}).")
+
+
+def explained(explain_: Explainer, graphs: Any, found: Sequence[Explanation]) -> list[Explanation]:
+    """Explanations with their graphs, after a word on what could not be explained."""
     names = arguments(explain_.model, graphs if isinstance(graphs, Data) else graphs[0])
     reasons = [one for one in found if one.get("reason") is not None]
     if reasons:
         console().print(f"{len(reasons)} could not be explained; output {reasons[0].output_id}: {reasons[0].reason}")
-    good = [one for one in found if one.get("reason") is None]
-    whole = [one if "x" in one else store.attach(one, graphs, names) for one in good]
-    return measures(explain_, graphs, bench, whole) if whole else {}
+    good = (one for one in found if one.get("reason") is None)
+    return [one if "x" in one else store.attach(one, graphs, names) for one in good]
 
 
 def measures(

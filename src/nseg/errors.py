@@ -8,9 +8,9 @@
     ├── UnsupportedError  (ValueError)    a kind of task or mask that NSEG does not explain
     ├── ModelError        (RuntimeError)  a model that cannot be intervened on
     ├── BudgetError       (MemoryError)   one instance needs more memory than the budget
+    ├── MissingError      (ImportError)   an optional library that is not installed
     ├── StoreError        (OSError)       a folder that cannot be written, is damaged, or belongs to something else
-    ├── BackendError      (RuntimeError)  workers that cannot be reached, or keep dying
-    └── MissingError      (ImportError)   an optional library that is not installed
+    └── BackendError      (RuntimeError)  workers that cannot be reached, or keep dying
 
 Every message says what must hold, what was given, and what to do about it. What is worth knowing but no error comes as an
 ``NsegWarning``.
@@ -41,16 +41,16 @@ class BudgetError(NsegError, MemoryError):
     """One instance needs more memory than the budget allows."""
 
 
+class MissingError(NsegError, ImportError):
+    """An optional library that is not installed."""
+
+
 class StoreError(NsegError, OSError):
     """A folder that cannot be written, is damaged, or belongs to something else."""
 
 
 class BackendError(NsegError, RuntimeError):
     """Workers that cannot be reached, or keep dying."""
-
-
-class MissingError(NsegError, ImportError):
-    """An optional library that is not installed."""
 
 
 class NsegWarning(UserWarning):

@@ -14,7 +14,7 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode
 
 from nseg import objective as obj
-from nseg.errors import InputError, SettingsError, UnsupportedError
+from nseg.errors import SettingsError, UnsupportedError
 from nseg.explanation import Explanation
 from nseg.extract import harden, towards
 from nseg.instances import Instances, Role, opposite
@@ -251,23 +251,6 @@ def explanation(
         if value is not None:
             found[name] = value
     return found
-
-
-def placed(one: Explanation) -> Explanation:
-    """An explanation that says what it explains; one on the whole graph, as PyG's ``Explainer`` gives, is told so."""
-    if "output_id" in one:
-        return one
-    index = one.get("index")
-    if index is not None and torch.as_tensor(index).numel() != 1:
-        raise InputError(
-            f"Explanations must be of one output each (got one of {torch.as_tensor(index).numel()}). "
-            "Explain them one by one with explain_many."
-        )
-    made: Explanation = one.clone()
-    made._model_args, made._model_config = one._model_args, one._model_config
-    made.output_id = 0 if index is None else int(index)
-    made.edge_id, made.node_id = torch.arange(one.edge_index.size(1)), torch.arange(one.x.size(0))
-    return made
 
 
 class Explainer(PyGExplainer):  # type: ignore[misc]

@@ -391,7 +391,7 @@ class _Run:
             if self.strict:
                 raise
             if len(rows) == 1:
-                return [Explanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
+                return [OwnExplanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
         half = len(rows) // 2
         return self._found(rows[:half]) + self._found(rows[half:])
 

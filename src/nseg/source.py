@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelConfig, ModelMode, ModelTaskLevel
 
-from nseg.errors import InputError, ModelError
+from nseg.errors import InputError, ModelError, NsegError
 from nseg.instances import Inputs, Instances, Neighbours, Role, around, packable, spread, whole
 from nseg.scm import PLAIN, Passing, Scm, Way, accepts, call, close, counted, embeddings, predicted_class, trace
 
@@ -451,8 +451,16 @@ def bytes_per_member(model: nn.Module, inputs: Inputs, config: ModelConfig) -> f
 
 def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
     """What the model says, twice the same."""
-    with torch.no_grad():
-        output, again = call(model, inputs, config), call(model, inputs, config)
+    try:
+        with torch.no_grad():
+            output, again = call(model, inputs, config), call(model, inputs, config)
+    except NsegError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"The model must run on what it is given (got {type(error).__name__}: {error}). Check the shapes and types of "
+            "x, edge_index and further arguments."
+        ) from error
     broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
     if broken is None or not bool(close(again.masked_fill(broken, 0), output.masked_fill(broken, 0), config).all()):
         raise ModelError(

@@ -36,8 +36,7 @@ from torch import Tensor
 from torch_geometric.data import Data, Dataset
 
 from nseg.errors import InputError, StoreError
-from nseg.explainer import placed
-from nseg.explanation import Explanation
+from nseg.explanation import Explanation, placed
 from nseg.instances import Inputs, Role, roles_in
 
 NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")

@@ -13,7 +13,7 @@ from torch_geometric.explain import Explanation
 from nseg.complement import uniform
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
-from nseg.explainer import placed
+from nseg.explanation import placed
 from nseg.metrics import scores
 
 

@@ -16,7 +16,7 @@ from torch_geometric.explain.config import ModelMode, ModelReturnType
 
 from nseg.complement import uniform
 from nseg.errors import InputError
-from nseg.explainer import placed
+from nseg.explanation import placed
 from nseg.instances import Inputs, Role, whole
 from nseg.many import explain_many
 from nseg.metrics import scores

@@ -11,7 +11,7 @@ from torch_geometric.explain import Explanation
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
-from nseg.explainer import placed
+from nseg.explanation import placed
 from nseg.plot.scene import Scene, scene
 from nseg.reports.cuts import HALF
 from nseg.store import attach

@@ -1,0 +1,213 @@
+"""Large graphs: seconds per target and peak memory as the graph grows, beside PyG's GNNExplainer on the whole graph.
+
+    python benchmarks/large.py --out benchmarks/results/large.csv
+    python benchmarks/large.py --load --out benchmarks/results/load.csv
+
+A power-law graph on disk (10 edges per node; how many come in at a node falls as a power law, who sends is uniform), a GCN
+of two layers, and 1,000 targets whose three-hop neighbourhoods hold 300 to 3,000 edges whatever the size of the graph.
+Each size is measured in a process of its own, on one thread, after a few targets have loaded all that is loaded once.
+``memory`` is what the process held at the peak, ``mapped`` what of it are pages of the graph's files, which the system takes
+back when it needs them. ``--load`` streams 100,000 instances of the graph with a million edges to a folder, and prints the
+memory after every tenth.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.nn import GCNConv
+
+from nseg import NSEG, LargeGraph, explain_many
+from nseg.backends import Local
+
+SIZES = {"100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
+DEGREE, FEATURES, WIDTH, CLASSES, HOPS = 10, 16, 32, 4, 3
+BAND = (300, 3000)  # edges of a target's neighbourhood
+MIB = 2**20
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GCNConv(FEATURES, WIDTH), GCNConv(WIDTH, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        out: Tensor = self.second(self.first(x, edge_index).relu(), edge_index)
+        return out
+
+
+def generate(folder: Path, edges: int) -> None:
+    """Write a graph, a bounded part of it in memory at once."""
+    rng, nodes = np.random.default_rng(0), edges // DEGREE
+    weight = (1 + np.arange(nodes)) ** -0.5  # in-degrees fall as a power law with exponent 3
+    receiver = rng.choice(nodes, size=edges, p=weight / weight.sum())
+    ends = np.stack([rng.integers(nodes, size=edges), receiver])
+    LargeGraph.write(folder, ends, rng.standard_normal((nodes, FEATURES), np.float32))
+
+
+def choose(graph: LargeGraph, number: int) -> list[int]:
+    """Targets with neighbourhoods of like size, evenly spread over the nodes."""
+    rng, found = np.random.default_rng(1), list[int]()
+    for node in rng.permutation(graph.num_nodes).tolist():
+        if BAND[0] <= graph.part(torch.tensor([node]), HOPS).edge.numel() <= BAND[1]:
+            found.append(node)
+            if len(found) == number:
+                return found
+    raise SystemExit(f"only {len(found)} targets have a neighbourhood of {BAND} edges")
+
+
+def explainer(algorithm: object = None) -> Explainer:
+    torch.manual_seed(0)
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    return Explainer(
+        Net().eval(), algorithm or NSEG(), explanation_type="model", edge_mask_type="object", model_config=config
+    )
+
+
+def memory(field: str) -> float:
+    """Mebibytes of this process, as Linux counts them."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
+
+
+def measure(folder: Path, targets: int) -> dict[str, float]:
+    """Seconds and memory of explaining targets of one graph."""
+    torch.set_num_threads(1)
+    graph, explain = LargeGraph(folder), explainer()
+    rows = choose(graph, targets)
+    explain_many(explain, graph, rows[:2])
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    wall, cpu = time.perf_counter(), time.process_time()
+    found = explain_many(explain, graph, rows)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    sizes = [one.edge_id.numel() for one in found]
+    return {
+        "edges": graph.num_edges,
+        "targets": targets,
+        "neighbourhood": float(np.mean(sizes)),
+        "seconds": wall / targets,
+        "cpu_seconds": cpu / targets,
+        "memory": memory("VmHWM"),
+        "mapped": memory("RssFile"),
+        "pns": float(np.mean([one.pns for one in found])),
+    }
+
+
+def rival(folder: Path, epochs: int) -> dict[str, float]:
+    """Seconds and memory of PyG's GNNExplainer for one target on the whole graph, 100 epochs reckoned from fewer."""
+    torch.set_num_threads(1)
+    graph = LargeGraph(folder, neighbours=None)
+    row = choose(graph, 1)[0]
+    whole = graph.part(torch.arange(graph.num_nodes), 1).data
+    explain = explainer(GNNExplainer(epochs=epochs))
+    began = time.perf_counter()
+    explain(whole.x, whole.edge_index, index=row)
+    return {"seconds": (time.perf_counter() - began) / epochs * 100, "memory": memory("VmHWM")}
+
+
+class Watched(Local):
+    """The local back end, that prints the memory now and then."""
+
+    def map(self, function, items):  # type: ignore[no-untyped-def]
+        every, began = max(len(items) // 10, 1), time.perf_counter()
+        for number, result in super().map(function, items):
+            yield number, result
+            if (number + 1) % every == 0:
+                rows.append({"shards": number + 1, "memory": memory("VmRSS"), "peak": memory("VmHWM")})
+                print(f"{rows[-1]}, {time.perf_counter() - began:.0f} s", flush=True)
+
+
+rows: list[dict[str, float]] = []
+
+
+def load(folder: Path, out: Path, instances: int) -> None:
+    """Stream many instances to a folder."""
+    torch.set_num_threads(1)
+    graph = LargeGraph(folder, neighbours=100)
+    explain = explainer(NSEG(steps=10, starts=(0.0,), rounds=0, exact=0))
+    explain_many(explain, graph, np.arange(instances).tolist(), out=out, backend=Watched())
+
+
+def in_a_process(*words: str, limit: int | None = None) -> dict[str, float] | None:
+    """What a process of its own prints; None if it is killed for want of memory."""
+
+    def bounded() -> None:
+        if limit is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    run = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, preexec_fn=bounded, check=False)
+    if run.returncode:
+        print(run.stderr[-500:], file=sys.stderr)
+        return None
+    found: dict[str, float] = json.loads(run.stdout)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
+    parser.add_argument("--targets", type=int, default=1000)
+    parser.add_argument("--epochs", type=int, default=3, help="of the rival, whose time is scaled to 100")
+    parser.add_argument("--limit", type=int, default=16, help="gibibytes that the rival may use")
+    parser.add_argument("--folder", type=Path, help="keep the graphs here")
+    parser.add_argument("--load", action="store_true")
+    parser.add_argument("--instances", type=int, default=100_000)
+    parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--rival", type=Path, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.measure or args.rival:
+        found = measure(args.measure, args.targets) if args.measure else rival(args.rival, args.epochs)
+        print(json.dumps(found))
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        root = args.folder or Path(scratch)
+        for name in args.sizes if not args.load else ["1M"]:
+            if not (root / name / "graph.json").exists():
+                generate(root / name, SIZES[name])
+        if args.load:
+            load(root / "1M", root / "run", args.instances)
+        else:
+            rows.extend(compare(root, args))
+    if args.out is not None and rows:
+        with args.out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def compare(root: Path, args: argparse.Namespace) -> list[dict[str, float]]:
+    """A row per size, printed as a table."""
+    table = Table("graph", "edges around a target", "s per target", "CPU s", "MiB", "mapped", "GNNExplainer s", "its MiB")
+    found = []
+    for name in args.sizes:
+        ours = in_a_process("--measure", str(root / name), "--targets", str(args.targets))
+        if ours is None:
+            continue
+        theirs = in_a_process("--rival", str(root / name), "--epochs", str(args.epochs), limit=args.limit << 30)
+        theirs = theirs or {"seconds": float("nan"), "memory": float("nan")}
+        found.append({**ours, **{f"gnnexplainer_{k}": v for k, v in theirs.items()}})
+        keys = ("neighbourhood", "seconds", "cpu_seconds", "memory", "mapped")
+        table.add_row(name, *(f"{ours[k]:.4g}" for k in keys), *(f"{theirs[k]:.4g}" for k in ("seconds", "memory")))
+    Console().print(table)
+    if len(found) > 1:
+        print(f"seconds per target, largest graph over smallest: {found[-1]['seconds'] / found[0]['seconds']:.2f}")
+    return found
+
+
+if __name__ == "__main__":
+    main()
