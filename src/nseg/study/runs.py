@@ -203,5 +203,7 @@ def run(run_: Run, study: Study, trials: dict[str, Trial], workers: int = 1, ret
 def _worker(run_: Run, trials: dict[str, Trial], measures: Sequence[str], retry: bool) -> None:
     torch.set_num_threads(1)
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process; failures are in records
+    parent = multiprocessing.parent_process()
     for _ in work(run_, trials, measures, retry):
-        pass
+        if parent is not None and not parent.is_alive():  # it was killed: nobody waits for the rest
+            return
