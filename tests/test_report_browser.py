@@ -331,6 +331,16 @@ def test_paper_is_light_and_has_the_drawing_but_no_controls(open_page: Callable[
     assert page.locator(".on-paper").count() == 0
 
 
+def test_the_overview_on_paper_is_followed_by_all_instances(open_page: Callable[..., Any], large_page: Path) -> None:
+    page = open_page(large_page, viewport={"width": 800, "height": 1100})
+    page.emulate_media(media="print")
+    first, second = page.locator("main").bounding_box(), page.locator(".list").bounding_box()
+    assert first["y"] + first["height"] <= second["y"]
+    last = page.locator(".list tbody tr").last.bounding_box()
+    assert last["y"] + last["height"] <= second["y"] + second["height"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 800
+
+
 NAMELESS = """() => [...document.querySelectorAll('button, input, select, a[href], [role=img], summary, table')]
     .filter(one => !(one.ariaLabel || one.textContent.trim() || one.labels?.[0]?.textContent.trim()))
     .map(one => one.outerHTML)"""

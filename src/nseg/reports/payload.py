@@ -47,6 +47,17 @@ def _classes(methods: Sequence[Method], pictures: Sequence[Picture]) -> int:
     return max(spoken) + 1
 
 
+def said(value: Any) -> str:
+    """A setting as a person writes it.
+
+    >>> said(0.1), said([1 / 3, 2.0]), said("pns"), said(None)
+    ('0.1', '0.333333, 2', 'pns', 'none')
+    """
+    if isinstance(value, list | tuple):
+        return ", ".join(map(said, value))
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _method(method: Method) -> Plain:
     curve = None
     if method.judge is not None:
@@ -55,7 +66,7 @@ def _method(method: Method) -> Plain:
         curve = {"at": TENTHS[1:], **{name: [rounded(getattr(f, name)) for f in at] for name in names}}
     return {
         "name": method.name,
-        "settings": [[k, str(v)] for k, v in method.settings.items()],
+        "settings": [[k, said(v)] for k, v in method.settings.items()],
         "edges": method.edges,
         "nodes": method.nodes,
         "features": method.features,
