@@ -11,7 +11,7 @@ NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80
 QUIET = {
     "RAY_AUTH_MODE": "disabled",  # nobody but this machine can reach it
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name for: 127.0.0.1 is to stay 127.0.0.1
 }
 
 
@@ -22,7 +22,7 @@ def local_cluster(nodes: int = 2) -> Iterator[Any]:
     from ray.cluster_utils import Cluster
 
     cluster = None
-    for attempt in range(5):
+    for attempt in range(3):
         try:
             cluster = Cluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
             for _ in range(nodes - 1):
@@ -31,7 +31,7 @@ def local_cluster(nodes: int = 2) -> Iterator[Any]:
         except Exception:
             if cluster is not None:
                 cluster.shutdown()
-            if attempt == 4:
+            if attempt == 2:
                 raise
     try:
         yield cluster

@@ -28,7 +28,7 @@ from nseg.cli import numbers, own_data
 from nseg.study import plan
 
 fuzzed = settings(
-    max_examples=int(os.environ.get("NSEG_FUZZ", "25")),
+    max_examples=int(os.environ.get("NSEG_FUZZ", "10")),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )

@@ -377,7 +377,7 @@ class _Run:
         """With the model borrowed, one thread, and all that is worked out once."""
         with torch.inference_mode(False), torch.enable_grad(), borrowed(self.model), one_thread():
             if isinstance(self.data, Data) and isinstance(self.algorithm, BatchedAlgorithm):
-                assert self.source.way  # what concerns all targets is not one target's fault
+                _ = self.source.way  # what concerns all targets is not one target's fault
             yield
 
     def _found(self, rows: Tensor) -> list[Explanation]:

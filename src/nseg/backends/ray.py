@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import uuid
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
@@ -18,7 +19,7 @@ HINT = 'backend="ray" needs Ray (it is not installed). Install it: pip install "
 
 
 class Ray(Backend):
-    """Calls the function as tasks of a Ray cluster, whose nodes have nseg installed.
+    """Calls the function as tasks of a Ray cluster, whose nodes have nseg and the module of the model, or see the same disk.
 
     A task whose worker or node dies is run again by Ray, elsewhere if need be.
 
@@ -40,7 +41,7 @@ class Ray(Backend):
         if self.ours:
             try:
                 address = address or os.environ.get("RAY_ADDRESS")
-                own = {} if address else {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+                own = {} if address else {"include_dashboard": False}
                 ray.init(address, log_to_driver=False, logging_level="error", **own)
             except Exception as error:
                 raise BackendError(
@@ -51,7 +52,8 @@ class Ray(Backend):
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result], None, None]:
         ray, gpus = self.ray, self.gpus if self.gpus is not None else getattr(function, "gpus", 0)
         head, apart = packed(function)
-        parcel, key = ray.put((head, [np.frombuffer(one.raw(), np.uint8) for one in apart])), uuid.uuid4().hex
+        arrays = [np.frombuffer(one.raw(), np.uint8) for one in apart]
+        parcel, key = ray.put((head, arrays, sys.path)), uuid.uuid4().hex
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=-1)(_task)
         waiting, under_way = iter(range(len(items))), dict[Any, int]()
         most = self.workers or max(1, int(ray.cluster_resources().get("GPU" if gpus else "CPU", 1) / (gpus or 1)))
@@ -95,6 +97,7 @@ def _task(key: str, parcel: list[Any], item: Any) -> bytes:
 
     if key not in _functions:
         _functions.clear()
-        head, apart = ray.get(parcel[0])
+        head, apart, path = ray.get(parcel[0])
+        sys.path += [one for one in path if one not in sys.path and os.path.isdir(one)]  # on nodes that share the disk
         _functions[key] = unpacked(head, [one.copy() for one in apart])  # the store's own memory cannot be written to
     return outcome(_functions[key], item)
