@@ -2,7 +2,7 @@ import hypothesis
 import pytest
 import torch
 
-hypothesis.settings.register_profile("busy machine", deadline=None)
+hypothesis.settings.register_profile("busy machine", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("busy machine")
 
 

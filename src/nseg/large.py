@@ -207,6 +207,8 @@ class LargeGraph:
         """Places of the incoming edges of some nodes, at most ``limit`` of each, evenly spread, and whose each is."""
         begin, end = (np.asarray(self._arrays["ptr"][node + side]) for side in (0, 1))
         degree = end - begin
+        if len(node) and not (begin.min() >= 0 and end.max() <= self.num_edges and degree.min() >= 0):
+            raise StoreError(f"{self.folder} must hold pointers into its edges (got others; it is damaged). Write it again.")
         count = degree if limit is None else np.minimum(degree, limit)
         owner = np.repeat(np.arange(len(node)), count)
         within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
@@ -226,10 +228,15 @@ def _in_memory(data: Data) -> tuple[dict[str, Any], dict[str, Array]]:
     """Sizes and arrays of a PyG graph."""
     if not isinstance(data.x, Tensor) or not isinstance(data.edge_index, Tensor):
         raise InputError("A large graph needs x and edge_index as tensors (got none). Set them on the Data object.")
+    if data.edge_index.dim() != 2 or data.x.layout != torch.strided or data.edge_index.layout != torch.strided:
+        raise InputError(
+            f"A large graph needs dense x and edge_index [2, E] (got {data.x.layout}, {data.edge_index.layout}, shape "
+            f"{tuple(data.edge_index.shape)}). Use to_dense(), or PyG's to_edge_index."
+        )
     arrays, edges = {"node.x": _array(data.x)}, data.edge_index.size(1)
     for name in data.keys():  # noqa: SIM118
         value = data[name]
-        if name in ("x", "edge_index") or not isinstance(value, Tensor) or not value.dim():
+        if name in ("x", "edge_index") or not isinstance(value, Tensor) or not value.dim() or value.layout != torch.strided:
             continue
         if "edge" in name and len(value) == edges:
             arrays[f"edge.{name}"] = _array(value)
@@ -317,7 +324,7 @@ def _opened(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         raise InputError(
             f"{folder} must hold a graph (it has no {Path(str(error.filename)).name}). Write it with LargeGraph.write."
         ) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, EOFError, OverflowError) as error:
+    except Exception as error:  # whatever a damaged file makes NumPy's reader do
         raise StoreError(f"{folder} must hold a graph that nseg wrote (got {type(error).__name__}: {error}).") from error
     if not good:
         raise StoreError(f"{folder} must hold a graph that nseg wrote (its arrays do not fit together). Write it again.")

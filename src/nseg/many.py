@@ -476,8 +476,9 @@ class _Run:
     def _graph_blocks(self, rows: Tensor) -> Iterator[list[int]]:
         """Numbers of explained graphs, as many at once as are packed in one go."""
         numbers, data = rows.tolist(), self.data
-        sizes = torch.tensor([data[n].num_nodes + data[n].num_edges for n in numbers])
-        each = bytes_per_member(self.model, self._inputs(data[numbers[0]], {}), self.config)
+        first = self._inputs(data[numbers[0]], {})
+        sizes = torch.tensor([(one := self._inputs(data[n], {})).num_nodes + one.num_edges for n in numbers])
+        each = bytes_per_member(self.model, first, self.config)
         for block in chunks(sizes * each, self.budget, MOST_AT_ONCE):
             yield [numbers[b] for b in block.tolist()]
 
