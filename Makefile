@@ -3,7 +3,7 @@ PIP_FLAGS ?= --quiet --disable-pip-version-check
 BIN = .venv/bin
 JOBS ?= 2
 
-.PHONY: demo test check bench page clean
+.PHONY: demo test check docs bench page clean
 demo: .venv/ready  ## explain predictions of a trained GNN
 	$(BIN)/nseg demo
 
@@ -14,6 +14,10 @@ check: .venv/ready  ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/ready  ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "Open site/index.html"
 
 bench: .venv/ready  ## measure faithfulness and speed; needs NSEG_DATA, see benchmarks/README.md
 	$(BIN)/python benchmarks/authors.py
@@ -30,4 +34,4 @@ page:  ## build the report's page from its sources; needs npm
 	touch $@
 
 clean:
-	rm -rf .venv dist build
+	rm -rf .venv dist build site

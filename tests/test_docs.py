@@ -1,0 +1,120 @@
+"""The documentation's Python runs as it stands, its commands exist, and the site builds without a warning or the network."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import shlex
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+from typer.main import get_group
+
+from nseg import Settings, baselines, metrics
+from nseg.cli import app
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+SITE = ("mkdocs", "material", "mkdocstrings", "latex2mathml")
+"""What the site is built with; the extra 'docs' installs it."""
+
+
+def blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """Fenced blocks of a language, with the line that each begins in."""
+    text = page.read_text(encoding="utf-8")
+    found = re.finditer(rf"^( *)```{language}\n(.*?)^\1```", text, flags=re.DOTALL | re.MULTILINE)
+    return [(text[: m.start(2)].count("\n"), re.sub(rf"^{m[1]}", "", m[2], flags=re.MULTILINE)) for m in found]
+
+
+WITH_PYTHON = [page for page in PAGES if blocks(page, "python")]
+COMMANDS = [(page, line) for page in PAGES for _, text in blocks(page, "sh") for line in text.splitlines() if line.strip()]
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.relative_to(DOCS).as_posix())
+def test_the_python_of_a_page_runs_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    space: dict[str, object] = {"__name__": "__main__"}
+    for before, code in blocks(page, "python"):
+        exec(compile("\n" * before + code, str(page), "exec"), space)  # our own text
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS, ids=lambda value: value if isinstance(value, str) else value.stem)
+def test_a_command_exists_and_takes_its_options(page: Path, line: str) -> None:
+    words = shlex.split(line, comments=True)
+    if words[0] == "nseg":
+        commands = get_group(app).commands
+        assert words[1] in commands
+        commands[words[1]].make_context(words[1], words[2:])  # raises for an option that there is not
+    elif words[0] == "python":
+        assert (ROOT / words[1]).is_file()
+    elif words[0] == "make":
+        assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    else:
+        assert words[:2] == ["pip", "install"]
+
+
+def test_every_setting_has_a_line() -> None:
+    text = (DOCS / "settings.md").read_text()
+    assert [field.name for field in fields(Settings) if f"`{field.name}`" not in text] == []
+
+
+def test_every_method_and_metric_has_a_line() -> None:
+    text = (DOCS / "compare.md").read_text()
+    names = [*baselines.CATALOGUE, *(name for name in metrics.__all__ if hasattr(getattr(metrics, name), "unit"))]
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_every_equation_is_linked_to_what_computes_it() -> None:
+    text = (DOCS / "mathematics.md").read_text()
+    parts = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    heads = [part.split("\n")[0].split(":")[0] for part in parts]
+    assert {int(n) for head in heads if head.startswith("Eq") for n in re.findall(r"\d+", head)} == set(range(1, 26))
+    assert [part.split("\n")[0] for part in parts if "][nseg." not in part] == []
+
+
+def imported(file: Path) -> set[str]:
+    """Parts of the package that a file imports when it is loaded."""
+    found = [one for one in ast.parse(file.read_text()).body if isinstance(one, ast.ImportFrom) and one.module]
+    whole = {name.name for one in found if one.module == "nseg" for name in one.names}
+    return whole | {one.module.split(".")[1] for one in found if one.module is not None and one.module.startswith("nseg.")}
+
+
+def test_the_picture_of_the_layers_is_true() -> None:
+    """A module imports only from its own layer and those below."""
+    spec = importlib.util.spec_from_file_location("make_pictures", DOCS / "make_pictures.py")
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    level = {name: row for row, (_, modules) in enumerate(made.LAYERS) for name in modules}
+    for name, row in level.items():
+        place = ROOT / "src" / "nseg" / name
+        for file in place.rglob("*.py") if place.is_dir() else [place.with_suffix(".py")]:
+            assert [other for other in imported(file) if level.get(other, row) < row] == [], file
+    assert made.layers() == (DOCS / "pictures" / "layers.svg").read_text()
+
+
+@pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in SITE),
+    reason='mkdocs and its plugins are not installed: pip install "nseg[docs]"',
+)
+def test_the_site_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    pages = list(tmp_path.rglob("*.html"))
+    assert len(pages) > len(PAGES)
+    for page in pages:
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"""<(?:script|img|iframe|source)[^>]*\ssrc=["']?([^"'\s>]+)""", text)
+        loaded += [tag for tag in re.findall(r"<link[^>]*>", text) if "canonical" not in tag]
+        assert [one for one in loaded if "//" in one] == [], page
+        body = re.sub(r"<(pre|code|script)\b.*?</\1>", "", text, flags=re.DOTALL)
+        assert not re.search(r":(math|func|class|meth|attr|data|mod):|\\\(|\\\[|>>>|arithmatex", body), page
+    styles = "".join(one.read_text(encoding="utf-8") for one in tmp_path.rglob("*.css"))
+    assert not re.search(r"url\(['\"]?(https?:)?//", styles)
