@@ -445,15 +445,14 @@ def bytes_per_member(model: nn.Module, inputs: Inputs, config: ModelConfig) -> f
     """Bytes that a forward pass keeps for each node and edge, with gradients on."""
     x = inputs.x.detach().clone().requires_grad_() if inputs.x.is_floating_point() else inputs.x
     with torch.enable_grad(), counted() as kept:
-        call(model, replace(inputs, x=x), config)
+        _output(model, replace(inputs, x=x), config)
     return max(kept() / (inputs.num_nodes + inputs.num_edges), 256.0)
 
 
-def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
-    """What the model says, twice the same."""
+def _output(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
+    """What the model says, or a sentence if it raises."""
     try:
-        with torch.no_grad():
-            output, again = call(model, inputs, config), call(model, inputs, config)
+        return call(model, inputs, config)
     except NsegError:
         raise
     except Exception as error:
@@ -461,6 +460,12 @@ def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
             f"The model must run on what it is given (got {type(error).__name__}: {error}). Check the shapes and types of "
             "x, edge_index and further arguments."
         ) from error
+
+
+def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
+    """What the model says, twice the same."""
+    with torch.no_grad():
+        output, again = _output(model, inputs, config), _output(model, inputs, config)
     broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
     if broken is None or not bool(close(again.masked_fill(broken, 0), output.masked_fill(broken, 0), config).all()):
         raise ModelError(
