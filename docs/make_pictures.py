@@ -146,7 +146,7 @@ def main() -> None:
         print(f"No pictures of molecules: {error}")
         return
     methods("molecule", "mutagenicity", 10)
-    joint("worlds", "mutagenicity", 10, hydrogens=False)
+    joint("worlds", "mutagenicity", 10)
 
 
 if __name__ == "__main__":
