@@ -20,7 +20,7 @@ from torch_geometric.explain import GNNExplainer
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, quick, seeded
 
 import nseg
-from nseg import BackendError, InputError, explain_many, store
+from nseg import BackendError, InputError, explain_many, store, study
 from nseg.backends import NAMES, Backend, Local, Processes, Ray, make
 from nseg.backends.parcel import LARGE, dumps, packed, unpacked
 
@@ -135,6 +135,27 @@ def test_a_stopped_run_is_resumed(backend: Backend, tmp_path: Path, monkeypatch:
     run(out, backend=backend)
     run(tmp_path / "undisturbed")
     assert content(out) == content(tmp_path / "undisturbed")
+
+
+STUDY = """
+title = "A tiny study"
+datasets = ["tree-cycles"]
+seeds = [0, 1]
+every = 90
+methods = [{ name = "random" }, { name = "nseg", settings = { steps = 2, rounds = 0, starts = [0.0] } }]
+"""
+
+
+def test_a_study_gives_the_same_records(backend: Backend, tmp_path: Path) -> None:
+    means = []
+    for name, crew in (("here", None), ("there", backend)):
+        plan = study.read(STUDY, "tiny")
+        folder, trials = study.start(plan, tmp_path / name)
+        found = {record["key"]: record["means"] for record in study.run(folder, plan, trials, crew)}
+        assert list(study.run(folder, plan, trials, crew)) == [], "all is done"
+        means.append({key: {k: v for k, v in one.items() if k != "seconds"} for key, one in found.items()})
+    assert means[0] == means[1]
+    assert len(means[0]) == 4
 
 
 # --- processes -----------------------------------------------------------------------------------------------------------

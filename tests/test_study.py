@@ -289,17 +289,6 @@ def test_two_processes_share_a_run_and_a_killed_one_loses_only_what_it_was_at(tm
         }
 
 
-def test_workers_give_the_same_records(tmp_path, done):
-    one, run, trials = started(tmp_path)
-    records = list(study.run(run, one, trials, workers=2))
-    assert sorted(record["key"] for record in records) == sorted(trials)
-    for record in records:
-        theirs = done[1].record(record["key"])["means"]
-        assert {k: v for k, v in record["means"].items() if k != "seconds"} == {
-            k: v for k, v in theirs.items() if k != "seconds"
-        }
-
-
 # --- numbers -------------------------------------------------------------------------------------------------------------
 
 

@@ -44,11 +44,11 @@ from nseg import (
     study,
 )
 from nseg.explainer import BatchedAlgorithm
-from nseg.many import SHARD
 from nseg.models.weights import write_weights
 from nseg.presets import PAPER
 from nseg.source import arguments
 from nseg.study import summary, tables
+from nseg.work import SHARD
 
 app = typer.Typer(
     help="Necessary and sufficient explanations for graph neural networks.",
@@ -168,6 +168,19 @@ def algorithm_of(method: str, dataset: str | None, masks: str, objective: str | 
     return baselines.make(method, dataset, **settings)
 
 
+BackendName = Annotated[
+    str | None, typer.Option(help=f"Where to work: {', '.join(backends.NAMES)}; local if none, processes with --workers.")
+]
+Workers = Annotated[int | None, typer.Option(min=1, help="Of the back end; as many as there are cores if none.")]
+Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, for --backend ray.")]
+
+
+def crew_of(backend: str | None, workers: int | None, address: str | None) -> backends.Backend:
+    """The back end that the options name."""
+    usual = "local" if workers is None or workers == 1 else "processes"
+    return backends.make(backend or ("ray" if address else usual), workers, address)
+
+
 @app.command()
 def explain(
     dataset: Annotated[str | None, typer.Argument(help=f"One of {', '.join(datasets.NAMES)}; none with --model.")] = None,
@@ -195,9 +208,9 @@ def explain(
         Path | None, typer.Option(help="Folder to store explanations in as they are found; resumes what was stopped there.")
     ] = None,
     strict: Annotated[bool, typer.Option(help="Stop at the first prediction that cannot be explained.")] = False,
-    backend: Annotated[str, typer.Option(help=f"Where to work: {', '.join(backends.NAMES)}.")] = "local",
-    workers: Annotated[int | None, typer.Option(min=1, help="Of the back end; as many as there are cores if none.")] = None,
-    address: Annotated[str | None, typer.Option(help="Of a Ray cluster, for --backend ray.")] = None,
+    backend: BackendName = None,
+    workers: Workers = None,
+    address: Address = None,
     shard: Annotated[int, typer.Option(min=1, help="Predictions that are explained and stored together, at most.")] = SHARD,
     measure: Annotated[bool, typer.Option(help="Measure explanations; takes all of them into memory.")] = True,
     report: Annotated[Path | None, typer.Option(help="An HTML file that shows the explanations in a browser.")] = None,
@@ -233,7 +246,7 @@ def explain(
     began = time.perf_counter()
     if hasattr(algorithm, "fit"):  # a method that learns does so on what it explains
         algorithm.fit(explain_, graphs, chosen, progress=progress)
-    with backends.make(backend, workers, address) as crew:
+    with crew_of(backend, workers, address) as crew:
         found: Sequence[Explanation] = explain_many(
             explain_, graphs, chosen, progress=progress, out=out, strict=strict, backend=crew, shard=shard
         )
@@ -393,7 +406,9 @@ def bench(
     out: Annotated[
         Path | None, typer.Option(help="Run folder; runs/STUDY if none. Started again, it does what is missing.")
     ] = None,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that share the trials.")] = 1,
+    backend: BackendName = None,
+    workers: Workers = None,
+    address: Address = None,
     every: Annotated[int | None, typer.Option(min=1, help="Explain every n-th of the paper's instances instead.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds instead of the study's, such as 0:5 or 0,3.")] = None,
     networks: Annotated[str | None, typer.Option(help="ours or authors: whose networks to explain instead.")] = None,
@@ -415,8 +430,8 @@ def bench(
     show = not quiet and not as_json
     if show:
         console().print(f"{plan.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
-    with bench_progress(run_, left, show) as (advance, say):
-        for record in study.run(run_, plan, trials, workers, retry):
+    with crew_of(backend, workers, address) as crew, bench_progress(run_, left, show) as (advance, say):
+        for record in study.run(run_, plan, trials, crew, retry):
             advance()
             if as_json:
                 typer.echo(json.dumps({k: v for k, v in record.items() if k != "curves"}))

@@ -85,7 +85,12 @@ def write(folder: str | Path, explanations: Sequence[Explanation], manifest: dic
 
 def write_explanations(path: Path, explanations: Sequence[Explanation]) -> None:
     """Write explanations as Parquet, a row each."""
-    replace_file(path, lambda place: place.write_bytes(encode(explanations)))
+    write_bytes(path, encode(explanations))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    replace_file(path, lambda place: place.write_bytes(content))
 
 
 def encode(explanations: Sequence[Explanation]) -> bytes:

@@ -21,11 +21,12 @@ from nseg.baselines.scores import mean_of_directions
 from nseg.errors import InputError, SettingsError, UnsupportedError
 from nseg.explainer import BatchedAlgorithm
 from nseg.instances import Instances
-from nseg.many import BUDGET, causal_models, progress_bar
+from nseg.many import causal_models, progress_bar
 from nseg.scm import Scm
 from nseg.search import Solution, Tick
 from nseg.settings import Common, number, whole
 from nseg.space import Masks, Noise, Space
+from nseg.work import BUDGET
 
 
 @dataclass(frozen=True, kw_only=True)

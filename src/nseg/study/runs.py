@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import platform
-import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 import torch_geometric
 
 import nseg
 from nseg import store
+from nseg.backends import Backend, Local
 from nseg.errors import InputError
 from nseg.study.plan import Study, Trial, restored
-from nseg.study.trial import Record, code, execute, key
+from nseg.study.trial import Job, Outcome, Record, code, execute, key
 
 PAUSE = 0.5  # seconds between looks at what other processes do
 
@@ -77,6 +77,13 @@ class Run:
                     found.append(text)
         return found
 
+    def keep(self, name: str, outcome: Outcome) -> None:
+        """Write what a trial has given, its record last."""
+        for part, content in (("explanations", outcome.explanations), ("values", outcome.values)):
+            if content is not None:
+                store.write_bytes(self.folder / part / f"{name}.parquet", content)
+        store.write_json(self.folder / "records" / f"{name}.json", outcome.record)
+
     def done(self, name: str, measures: Sequence[str], retry: bool = False) -> bool:
         """Whether nothing is left to do for a key: explained, and measured as asked by today's code."""
         found = self.record(name)
@@ -119,91 +126,86 @@ def processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def work(run: Run, trials: dict[str, Trial], measures: Sequence[str], retry: bool = False) -> Iterator[Record]:
-    """Do what nobody has done and nobody else is doing, until all is done; yields the records made here."""
-    open_, mine = dict(trials), set()
-    while open_:
-        busy = len(open_)
-        for name, trial in list(open_.items()):
-            again = retry and name not in mine
-            if run.done(name, measures, again):
-                del open_[name]
-                continue
-            with _claimed(run.folder / "locks" / name, str(trial)) as claimed:
-                if not claimed:
-                    continue
-                if not run.done(name, measures, again):  # somebody may have finished it meanwhile
-                    record = execute(trial, name, run.folder, tuple(measures), run.record(name))
-                    store.write_json(run.folder / "records" / f"{name}.json", record)
-                    mine.add(name)
-                    yield record
-            del open_[name]
-        if len(open_) == busy:
-            time.sleep(PAUSE)
-
-
-@contextlib.contextmanager
-def _claimed(path: Path, what: str) -> Iterator[bool]:
-    """Whether this process alone holds a lock; the system frees it when the process ends, however it does."""
-    import fcntl
-
-    with path.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        file.truncate(0)
-        file.write(what)
-        file.flush()
-        try:
-            yield True
-        finally:
-            file.truncate(0)
-
-
-def run(run_: Run, study: Study, trials: dict[str, Trial], workers: int = 1, retry: bool = False) -> Iterator[Record]:
-    """Run what is missing; yields records as they are finished.
+def run(
+    run_: Run, study: Study, trials: dict[str, Trial], crew: Backend | None = None, retry: bool = False
+) -> Iterator[Record]:
+    """Do what nobody has done and nobody else is doing, until all is done.
 
     Args:
         run_: where.
         study: what is measured.
         trials: from :func:`start`.
-        workers: processes that share the trials.
+        crew: who does the trials; this process if None.
         retry: run failed trials again.
+
+    Yields:
+        the records that are made here, as they are finished.
     """
-    if workers == 1:
-        yield from work(run_, trials, study.measures, retry)
-        return
-    context = multiprocessing.get_context("spawn")
-    missing = [name for name in trials if not run_.done(name, study.measures, retry)]
-    crew = [context.Process(target=_worker, args=(run_, trials, study.measures, retry)) for _ in range(workers)]
-    before = {name: (run_.record(name) or {}).get("finished") for name in missing}
-    try:
-        for one in crew:
-            one.start()
-        while missing:
-            alive = any(one.is_alive() for one in crew)  # asked first: what they leave behind is then seen below
-            for name in list(missing):
-                found = run_.record(name)
-                if found is not None and run_.done(name, study.measures) and found["finished"] != before[name]:
-                    missing.remove(name)
-                    yield found
-            if not alive:
-                break
+    crew, mine = crew or Local(), set[str]()
+
+    def done(name: str) -> bool:
+        return run_.done(name, study.measures, retry and name not in mine)
+
+    while left := {name: trial for name, trial in trials.items() if not done(name)}:
+        before, claims = len(mine), _Claims(run_, left, study.measures, done)
+        with closing(claims), closing(crew.map(execute, claims)) as outcomes:
+            for number, outcome in outcomes:
+                if outcome is not None:
+                    name = claims.names[number]
+                    run_.keep(name, outcome)
+                    mine.add(name)
+                    claims.release(name)
+                    yield outcome.record
+        if len(mine) == before:
             time.sleep(PAUSE)
-    finally:
-        for one in crew:
-            one.terminate() if missing else None
-            one.join()
-    if missing:
-        raise InputError(f"The worker processes ended before {len(missing)} trials were done. Start the same command again.")
 
 
-def _worker(run_: Run, trials: dict[str, Trial], measures: Sequence[str], retry: bool) -> None:
-    torch.set_num_threads(1)
-    sys.stderr = open(os.devnull, "w")  # noqa: SIM115 - lives as long as the process; failures are in records
-    parent = multiprocessing.parent_process()
-    for _ in work(run_, trials, measures, retry):
-        if parent is not None and not parent.is_alive():  # it was killed: nobody waits for the rest
-            return
+class _Claims(Sequence[Job | None]):
+    """Trials that are claimed as they are handed out; None for what another process is at, or has done meanwhile.
+
+    The system frees a claim when the process ends, however it does.
+    """
+
+    def __init__(self, run_: Run, trials: dict[str, Trial], measures: tuple[str, ...], done: Callable[[str], bool]) -> None:
+        self.run, self.trials, self.measures, self.done = run_, trials, measures, done
+        self.names = list(trials)
+        self.held: dict[str, TextIO] = {}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __getitem__(self, number: Any) -> Any:
+        name = self.names[number]
+        if name not in self.held and not self._claimed(name):
+            return None
+        record, path = self.run.record(name), self.run.folder / "explanations" / f"{name}.parquet"
+        stored = path.read_bytes() if record is not None and path.is_file() else None
+        return Job(self.trials[name], name, self.measures, record if stored is not None else None, stored)
+
+    def _claimed(self, name: str) -> bool:
+        import fcntl
+
+        file = (self.run.folder / "locks" / name).open("a+")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.close()
+            return False
+        self.held[name] = file
+        if self.done(name):  # somebody may have finished it meanwhile
+            self.release(name)
+            return False
+        file.truncate(0)
+        file.write(str(self.trials[name]))
+        file.flush()
+        return True
+
+    def release(self, name: str) -> None:
+        """Let others have a trial."""
+        with self.held.pop(name) as file:
+            file.truncate(0)
+
+    def close(self) -> None:
+        """Let others have what is not finished."""
+        for name in list(self.held):
+            self.release(name)

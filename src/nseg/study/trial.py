@@ -10,8 +10,9 @@ import traceback
 from dataclasses import asdict
 from datetime import datetime, timezone
 from functools import cache
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -77,29 +78,54 @@ def key(trial: Trial) -> str:
     return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def execute(trial: Trial, name: str, folder: Path, measures: tuple[str, ...], old: Record | None = None) -> Record:
-    """Run a trial, or measure again what an earlier run has explained; a failure is a record with its traceback.
+class Job(NamedTuple):
+    """A trial to be done.
 
-    Args:
+    Attributes:
         trial: what to do.
-        name: its key.
-        folder: of the run; explanations and values of each instance are written below it.
-        measures: what the record must hold.
-        old: the trial's record so far.
+        key: its key.
+        measures: what its record must hold.
+        record: what there is of it so far.
+        explanations: what an earlier run has explained, as the content of a Parquet file.
     """
-    began = {"key": name, "trial": asdict(trial), "started": _now()}
+
+    trial: Trial
+    key: str
+    measures: tuple[str, ...]
+    record: Record | None = None
+    explanations: bytes | None = None
+
+
+class Outcome(NamedTuple):
+    """The record of a trial, and the contents of the files that belong to it; None where nothing is to be written."""
+
+    record: Record
+    explanations: bytes | None = None
+    values: bytes | None = None
+
+
+def execute(job: Job | None) -> Outcome | None:
+    """Do a trial, or measure again what an earlier run has explained; a failure is a record with its traceback."""
+    if job is None:  # another process is at it
+        return None
+    began = {"key": job.key, "trial": asdict(job.trial), "started": _now()}
+    record, content, values = job.record, None, None
     try:
-        if old is None or old["status"] != "done":
-            old = {**began, **_explained(trial, folder / "explanations" / f"{name}.parquet")}
-        if old["status"] == "done":
-            old |= _measured(trial, old, folder, name, measures)
-        return {**old, "finished": _now()}
+        if record is None or record["status"] != "done":
+            facts, content = _explained(job.trial)
+            record = {**began, **facts}
+        if record["status"] == "done":
+            stored = content or job.explanations
+            assert stored is not None
+            facts, values = _measured(job.trial, record, stored, job.measures)
+            record |= facts
+        return Outcome({**record, "finished": _now()}, content, values)
     except Exception:  # whatever it is, the other trials go on
-        return {**began, "status": "failed", "traceback": traceback.format_exc(), "finished": _now()}
+        return Outcome({**began, "status": "failed", "traceback": traceback.format_exc(), "finished": _now()})
 
 
-def _explained(trial: Trial, path: Path) -> Record:
-    """Explain, and keep the explanations."""
+def _explained(trial: Trial) -> tuple[Record, bytes | None]:
+    """Explain; the record so far, and the explanations."""
     task, made = load(trial.dataset, trial.architecture, trial.network), algorithm(trial)
     index = task.instances(trial.every, getattr(made.settings, "most", None))
     facts = {
@@ -110,7 +136,7 @@ def _explained(trial: Trial, path: Path) -> Record:
         "instances": len(index),
     }
     if not index:
-        return {**facts, "status": "skipped", "reason": "no instance is small enough for this method"}
+        return {**facts, "status": "skipped", "reason": "no instance is small enough for this method"}, None
     explain = task.explainer(made, trial.masks)
     wall, cpu = time.perf_counter(), time.process_time()
     if hasattr(made, "fit"):
@@ -122,18 +148,17 @@ def _explained(trial: Trial, path: Path) -> Record:
         "wall_seconds": time.perf_counter() - wall,
         "cpu_seconds": time.process_time() - cpu,
     }
-    store.write_explanations(path, found)
-    return {**facts, "status": "done"}
+    return {**facts, "status": "done"}, store.encode(found)
 
 
 # --- measures ----------------------------------------------------------------------------------------------------------
 
 
-def _measured(trial: Trial, record: Record, folder: Path, name: str, measures: tuple[str, ...]) -> Record:
-    """Measure stored explanations: means in the record, values of each instance beside it."""
+def _measured(trial: Trial, record: Record, stored: bytes, measures: tuple[str, ...]) -> tuple[Record, bytes]:
+    """Measure stored explanations: means for the record, and the values of each instance as Parquet."""
     began, task = time.process_time(), load(trial.dataset, trial.architecture, trial.network)
     explain = task.explainer(algorithm(trial), trial.masks)
-    found = [store.attach(one, task.graphs) for one in store.read_explanations(folder / "explanations" / f"{name}.parquet")]
+    found = [store.attach(one, task.graphs) for one in store.decode(stored)]
     values, curves = values_of(task, explain, found, trial.masks), {}
     if "thresholds" in measures:
         curve = metrics.Judge(explain, task.graphs, found).thresholds()
@@ -141,14 +166,16 @@ def _measured(trial: Trial, record: Record, folder: Path, name: str, measures: t
             k: [float(v) for v in getattr(curve, k)] for k in ("at", "fid_plus", "fid_minus", "charact", "sparsity")
         }
     table = pa.table({"output_id": [int(one.output_id) for one in found], **{k: v.numpy() for k, v in values.items()}})
-    store.replace_file(folder / "values" / f"{name}.parquet", lambda path: pq.write_table(table, path))
-    return {
+    content = BytesIO()
+    pq.write_table(table, content)
+    facts = {
         "means": means(values) | {"seconds": record["wall_seconds"] / len(found)},
         "curves": curves,
         "measures": sorted(measures),
         "measured_by": code("measures"),
         "measure_seconds": time.process_time() - began,
     }
+    return facts, content.getvalue()
 
 
 def values_of(task: Task, explain: Explainer, found: list[Explanation], masks: str) -> dict[str, Tensor]:
