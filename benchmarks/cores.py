@@ -2,8 +2,9 @@
 
     python benchmarks/cores.py --out benchmarks/results/cores.csv
 
-First: seconds of ``explain_many`` here, in one process and in as many as there are cores; with workers that have to be
-started, which takes a few seconds, and with workers that are there already (one ``Processes`` object for several calls).
+First: seconds of ``explain_many`` here, in one process and in as many as there are cores, measured in turn, medians; with
+workers that have to be started, which takes a few seconds, and with workers that are there already (one ``Processes`` object
+for several calls).
 Second, on one thread: where the time of explaining goes, and a step of the search against bare passes, which send the same
 worlds forward and back through the model and do nothing else. Needs a quiet machine.
 """
@@ -16,9 +17,9 @@ import csv
 import os
 import pstats
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -36,59 +37,57 @@ from nseg.space import Masks
 STEPS = 50
 
 
-def seconds(run: Callable[[], object], times: int = 1) -> float:
-    """The quickest of some runs."""
-    found = []
-    for _ in range(times):
-        began = time.perf_counter()
-        run()
-        found.append(time.perf_counter() - began)
-    return min(found)
-
-
 def on_cores(explain: Explainer, data: Any, rows: list[int], workers: int, times: int) -> dict[str, float]:
-    """Seconds here and in processes."""
+    """Seconds here, in one process and in several, measured in turn: the median of some runs, and the first start."""
+    found: dict[str, list[float]] = {}
 
-    def explained(**how: Any) -> Callable[[], object]:
-        return lambda: explain_many(explain, data, rows, **how)
+    def explained(name: str, **how: Any) -> Any:
+        began = time.perf_counter()
+        some = explain_many(explain, data, rows, **how)
+        found.setdefault(name, []).append(time.perf_counter() - began)
+        return some
 
-    here = explain_many(explain, data, rows)
-    found = {"here": seconds(explained(), times)}
-    for number in (1, workers):
-        with Processes(number) as crew:
-            found[f"{number} started"] = seconds(explained(backend=crew))
-            found[f"{number} there"] = seconds(explained(backend=crew), times)
-            there = explain_many(explain, data, rows, backend=crew)
-        assert all(torch.equal(a.edge_mask, b.edge_mask) and a.pns == b.pns for a, b in zip(here, there, strict=True))
-    return found
+    with Processes(1) as one, Processes(workers) as several:
+        crews = {"here": "local", "1": one, f"{workers}": several}
+        starts = {f"{name} started": crew for name, crew in crews.items() if crew != "local"}
+        here = explained("first", backend="local")
+        for name, crew in starts.items():
+            there = explained(name, backend=crew)
+            assert all(torch.equal(a.edge_mask, b.edge_mask) and a.pns == b.pns for a, b in zip(here, there, strict=True))
+        for _ in range(times):
+            for name, crew in crews.items():
+                explained(name if name == "here" else f"{name} there", backend=crew)
+    return {name: median(some) for name, some in found.items() if name != "first"}
 
 
-def steps(explain: Explainer, data: Any, rows: list[int]) -> dict[str, float]:
-    """Seconds of a step of the search, of bare passes of the same worlds, and of the model's own passes."""
+def steps(explain: Explainer, data: Any, rows: list[int], times: int) -> dict[str, float]:
+    """Processor seconds of a step of the search, and of bare passes of the same worlds, measured in turn."""
     algorithm = explain.algorithm
     settings = replace(algorithm.settings, steps=STEPS, patience=None)
-    found = {"step": 0.0, "bare": 0.0}
+    found: dict[str, list[float]] = {"step": [], "bare": []}
     with causal_models(explain, data, rows) as parts:
-        for _, scm in parts:
-            space = algorithm.space(scm.instances)
-            worlds = algorithm.worlds(space)
-            weight = torch.rand(worlds, space.edge_owner.numel(), requires_grad=True)
+        ((_, scm),) = parts
+        space = algorithm.space(scm.instances)
+        weight = torch.rand(algorithm.worlds(space), space.edge_owner.numel(), requires_grad=True)
 
-            def passes(scm: Any = scm, space: Any = space, weight: Any = weight) -> None:
-                for _ in range(STEPS):
-                    weight.grad = None
-                    scm.log_odds(*space.weights(Masks(weight, None))).sum().backward()
+        def bare() -> None:
+            for _ in range(STEPS):
+                weight.grad = None
+                scm.log_odds(*space.weights(Masks(weight, None))).sum().backward()  # type: ignore[no-untyped-call]
 
-            passes()
-            found["bare"] += seconds(passes, 3) / STEPS
-            found["step"] += seconds(lambda scm=scm, space=space: search(scm, space, settings), 3) / STEPS  # type: ignore[misc]
-    return found
+        for turn in range(times + 1):
+            for name, run in (("bare", bare), ("step", lambda: search(scm, space, settings))):
+                began = time.process_time()
+                run()
+                if turn:  # the first is to get warm
+                    found[name].append((time.process_time() - began) / STEPS)
+    return {name: min(times) for name, times in found.items()}
 
 
 def profile(explain: Explainer, data: Any, rows: list[int]) -> list[tuple[str, float]]:
     """Seconds within the parts of the engine, each with all that it calls."""
     watched = {"search": "search.py", "harden": "extract.py", "towards": "extract.py", "evaluate": "space.py"}
-    watched |= {"scms": "source.py", "standalone": "source.py", "_find_way": "source.py", "_write": "many.py"}
+    watched |= {"scms": "source.py", "standalone": "source.py", "_find_way": "source.py", "_write": "work.py"}
     watched |= {
         "log_odds": "scm.py",
         "verdict": "scm.py",
@@ -111,7 +110,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--instances", type=int, default=400)
-    parser.add_argument("--times", type=int, default=3)
+    parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--only", choices=["cores", "steps"])
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -130,7 +129,7 @@ def main() -> None:
         found["ratio, there"] = found["here"] / found[f"{args.workers} there"]
         found["ratio, started"] = found["here"] / found[f"{args.workers} started"]
     if args.only != "cores":
-        found |= steps(explain, data, rows[: len(rows) // 2])
+        found |= steps(explain, data, rows[: len(rows) // 2], args.times)
         found["overhead"] = found["step"] / found["bare"]
         found |= {f"within {name}": value for name, value in profile(explain, data, rows[: len(rows) // 2])}
     table = Table("what", "seconds or ratio")

@@ -83,3 +83,18 @@ def test_alone_gives_back_the_instance() -> None:
         assert torch.equal(inputs.x, data.x[ids])
         assert torch.equal(ids[inputs.edge_index], data.edge_index[:, some.edge_id[some.members(Role.EDGE, b)]])
         assert int(ids[local]) == row
+
+
+@settings(max_examples=50, deadline=None)
+@given(graphs, st.integers(1, 3), st.data())
+def test_each_repetition_is_all_of_it(data, number: int, draw) -> None:
+    rows = draw.draw(st.lists(st.integers(0, data.num_nodes - 1), min_size=1, max_size=5))
+    once = cut(data, rows, 2)
+    many = once.repeated(number)
+    assert len(many) == number * len(rows)
+    for copy in range(number):
+        some = many.select(torch.arange(len(rows)) + copy * len(rows))
+        for name in ("x", "edge_index", "row", "node_id", "edge_id", "hops", "target", "row_ptr", "total"):
+            assert torch.equal(getattr(some, name), getattr(once, name)), name
+        assert torch.equal(some.args["edge_attr"], once.args["edge_attr"])
+        assert all(torch.equal(some.ptr[role], once.ptr[role]) for role in once.ptr)

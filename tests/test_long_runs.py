@@ -15,6 +15,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.explain import GNNExplainer
@@ -369,3 +371,14 @@ def test_words_for_what_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="must hold manifest"):
         nseg.read(tmp_path / "none")
     assert not (tmp_path / "run").exists()
+
+
+@given(st.integers(1, 200), st.integers(1, 30))
+def test_every_target_has_one_place_and_shards_are_of_like_size(total: int, size: int) -> None:
+    layout = store.Layout(total, size)
+    held = [list(layout.targets(number)) for number in range(layout.shards)]
+    assert sorted(target for some in held for target in some) == list(range(total))
+    assert all(held[shard][place] == target for target, (shard, place) in enumerate(map(layout.place, range(total))))
+    assert all(1 <= len(some) <= size for some in held)
+    even = store.Layout(total, -(-total // layout.shards))  # as explain_many cuts
+    assert len(even.targets(0)) == even.size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -42,25 +43,12 @@ def harden(scm: Scm, space: Space, solution: Solution, settings: Common) -> tupl
     if solution.hard is not None:
         return solution.hard, sure if solution.exact is None else solution.exact
     if settings.extract == "prefix":
-        row = Row(space)
         rankings = solution.soft.map(lambda mask: mask.unsqueeze(0)) if solution.rankings is None else solution.rankings
-        kept = torch.stack([row.join(best_prefix(scm, space, one, settings)) for one in _each(rankings)])
-        moves = settings.rounds and not settings.connected
-        merits = Merits(scm, row, settings)
-        if moves:
-            best = merits.of(len(kept), lambda k: kept[k]).argmax(0)
-            some = [(row.count <= MANY) | (best == p) for p in range(len(kept))]
-            kept = torch.stack([climb(scm, space, one, settings, who) for one, who in zip(kept, some, strict=True)])
-        value = merits.of(len(kept), lambda k: kept[k])
-        least = value.amax(0) - settings.tolerance
-        if moves:
-            kept = torch.stack([shrink(scm, space, one, settings, least) for one in kept])
-            value = merits.of(len(kept), lambda k: kept[k])
-        kept = _smallest(kept, value >= least, row, len(scm.instances))
+        kept = _from_rankings(scm, space, rankings, settings)
         if settings.exact and not settings.connected:
             best, sure = best_subset(scm, space, settings, settings.exact)
-            kept = torch.where(sure[row.owner], best, kept)
-        return row.part(kept), sure
+            kept = torch.where(sure[Row(space).owner], best, kept)
+        return Row(space).part(kept), sure
     if settings.extract == "threshold":
         return solution.soft.map(lambda mask: above(mask, settings.threshold)), sure
     owners = iter(space.owners.tensors)
@@ -71,6 +59,48 @@ def harden(scm: Scm, space: Space, solution: Solution, settings: Common) -> tupl
         return top_k(mask.flatten(), owner.repeat_interleave(width), settings.k or 0).view_as(mask)
 
     return solution.soft.map(top), sure
+
+
+def _from_rankings(scm: Scm, space: Space, rankings: Masks, settings: Common) -> Tensor:
+    """The smallest of what P rankings lead to, if it is within ``tolerance`` of the best, [n]."""
+    row, number = Row(space), len(rankings.tensors[0])
+    copies = _Copies(scm, row, number if scm.way.joint else 1)
+    several, its = copies.scm, copies.row
+    kept = copies.each(row.join(rankings), lambda one, _: its.join(best_prefix(several, its.space, its.part(one), settings)))
+    merits, moves = Merits(scm, row, settings), settings.rounds and not settings.connected
+    if moves:
+        best = merits.of(number, lambda p: kept[p]).argmax(0)
+        who = (row.count <= MANY) | (best == torch.arange(number, device=best.device).unsqueeze(1))  # [P, B]
+        kept = copies.each(kept, lambda one, p: climb(several, its.space, one, settings, who[p].flatten()))
+    value = merits.of(number, lambda p: kept[p])
+    least = value.amax(0) - settings.tolerance
+    if moves:
+        kept = copies.each(kept, lambda one, p: shrink(several, its.space, one, settings, least.repeat(copies.number)))
+        value = merits.of(number, lambda p: kept[p])
+    return _smallest(kept, value >= least, row, len(scm.instances))
+
+
+class _Copies:
+    """Every instance several times in one batch, so that as many subsets of it are improved at once.
+
+    Args:
+        scm, row: B instances and their elements.
+        number: how many of each.
+    """
+
+    def __init__(self, scm: Scm, row: Row, number: int) -> None:
+        self.number, self.single, self.scm = number, row, scm.repeated(number)
+        self.row = Row(row.space.of(self.scm.instances))
+
+    def each(self, rows: Tensor, treat: Callable[[Tensor, slice], Tensor]) -> Tensor:
+        """Rows of values [P, n] after a treatment of as many at once as there are copies, [P, n]."""
+        found = []
+        for first in range(0, len(rows), self.number):
+            some = slice(first, first + self.number)
+            before = self.single.part(rows[some]).map(lambda mask: mask.flatten(0, 1))
+            after = self.row.part(treat(self.row.join(before), some))
+            found.append(self.single.join(after.map(lambda mask: mask.view(self.number, -1, *mask.shape[1:]))))
+        return torch.cat(found)
 
 
 @torch.no_grad()
@@ -93,12 +123,6 @@ MANY = 128
 
 PARTS = (0.0, 0.25, 0.5, 0.75, 0.9)
 """How far soft masks may go towards hard ones; never all the way, so that they still rank what is kept."""
-
-
-def _each(masks: Masks) -> list[Masks]:
-    """P masks one by one."""
-    number = len(masks.tensors[0])
-    return [masks.map(lambda mask, p=p: mask[p]) for p in range(number)]  # type: ignore[misc]
 
 
 def _smallest(kept: Tensor, good: Tensor, row: Row, number: int) -> Tensor:

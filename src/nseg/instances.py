@@ -320,6 +320,24 @@ class Instances:
         own = number if leaf is None else int(inner.numel())
         return Tile(inputs, rows, self.hops[node], self.node_id[node], own)
 
+    def repeated(self, number: int) -> Instances:
+        """All instances, and all of them again, so often."""
+        tile = self.tile(number)
+        return replace(
+            self,
+            x=tile.inputs.x,
+            edge_index=tile.inputs.edge_index,
+            args=dict(tile.inputs.kwargs),
+            ptr={role: pointers(ptr.diff().repeat(number)) for role, ptr in self.ptr.items()},
+            row=tile.rows.flatten(),
+            row_ptr=pointers(self.row_ptr.diff().repeat(number)),
+            target=self.target.repeat(number),
+            node_id=tile.node_id,
+            edge_id=self.edge_id.repeat(number),
+            hops=tile.hops,
+            total=self.total.repeat(number, 1),
+        )
+
     def without_edges(self, inputs: Inputs) -> Inputs:
         """A tile's arguments with all edges taken out."""
         kwargs = {k: v[:0] if self.roles[k] is Role.EDGE else v for k, v in inputs.kwargs.items()}

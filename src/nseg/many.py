@@ -79,8 +79,8 @@ def explain_many(
 ) -> list[Explanation] | store.Explanations:
     """Explain many predictions in one optimisation; each answer equals the one that the instance gets alone.
 
-    Targets are cut into shards in their order, and shards are explained on one thread each: on a CPU the answers are the
-    same bit for bit whatever the back end and however many workers there are.
+    Targets are dealt to shards, and shards are explained on one thread each: on a CPU the answers are the same bit for bit
+    whatever the back end and however many workers there are.
 
     Args:
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
@@ -114,7 +114,8 @@ def explain_many(
         if out is None:
             with closing(crew.map(run, cut)) as results:
                 found = {number: meter.passed(some, len(some)) for number, some in results}
-            some = [one for number in range(len(cut)) for one in found[number]]
+            layout = store.Layout(sum(len(rows) for _, rows in cut), len(cut[0][1]))
+            some = [found[shard][place] for shard, place in map(layout.place, range(layout.total))]
             _warn(0, sum(one.get("left_out", 0) > 0 for one in some))
             return some
         with shards.opened(out, run.manifest(cut), len(cut)) as folder:

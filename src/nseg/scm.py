@@ -433,6 +433,9 @@ class Way:
     joint: bool = True
 
 
+PLANS = 3
+"""Plans for several worlds that are kept besides the latest."""
+
 PLAIN = Way(planned=False, constants=False, hollow=False, joint=False)
 """The whole graph, one world at a time, all messages: slow, and right whatever the model does."""
 
@@ -494,7 +497,14 @@ class Scm:
 
     def select(self, which: Tensor) -> Scm:
         """The causal model of the instances ``which``."""
-        some = Scm(self.model, self.config, self.instances.select(which), self.way, self._whole, self._embedded)
+        return self._of(self.instances.select(which))
+
+    def repeated(self, number: int) -> Scm:
+        """The causal model of all instances, so often; once if the way is not joint."""
+        return self if number == 1 else self._of(self.instances.repeated(number))
+
+    def _of(self, instances: Instances) -> Scm:
+        some = Scm(self.model, self.config, instances, self.way, self._whole, self._embedded)
         some.members_at_once = self.members_at_once
         return some
 
@@ -684,7 +694,10 @@ class Scm:
             plan = self._repeated(one[1], worlds, share)
         else:
             plan = self._traced(worlds, share)
-        self._plans = {key: kept for key, kept in self._plans.items() if key[0] == 1} | {(worlds, share): plan}
+        recent = [key for key in self._plans if key[0] > 1][-PLANS:]
+        self._plans = {key: kept for key, kept in self._plans.items() if key[0] == 1 or key in recent} | {
+            (worlds, share): plan
+        }
         return plan
 
     def _traced(self, worlds: int, share: bool) -> tuple[Tile, list[_Step]]:

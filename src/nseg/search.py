@@ -180,7 +180,7 @@ def descend(scm: Scm, space: Space, start: Masks, method: Method, how: Descent, 
         look = Look(look.scm, look.space, look.logits, step, look.memory)
         loss, merit = method(look)
         seen = look.soft.map(torch.detach)
-        record.meet(active, merit.detach(), look.space.size(seen), seen, space)
+        record.meet(active, merit.detach(), look.space.size(seen), seen, look.space)
         if loss.requires_grad:
             optimiser.zero_grad()
             loss.sum().backward()  # type: ignore[no-untyped-call] # a sum, so that instances stay independent
@@ -192,6 +192,7 @@ def descend(scm: Scm, space: Space, start: Masks, method: Method, how: Descent, 
             break
         if int(live.sum()) <= STAY * live.numel():
             active = active[live]
+            record.places = [torch.isin(owner, active).nonzero().flatten() for owner in space.owners.tensors]
             look, optimiser = _without(look, optimiser, live.nonzero().flatten(), how.lr)
     for _ in range(how.steps - len(trace)):
         tick()
@@ -211,6 +212,7 @@ class _Record:
         mark: where it stood then, [P, B].
         steps: steps made, [B].
         how: when an instance has settled, and how much merit may be given up for size.
+        places: where the elements of active instances stand in ``chosen``, edges and nodes; None if all are active.
     """
 
     chosen: Masks
@@ -221,6 +223,7 @@ class _Record:
     mark: Tensor
     steps: Tensor
     how: Descent
+    places: list[Tensor] | None = None
 
     @classmethod
     def empty(cls, space: Space, start: Masks, how: Descent) -> _Record:
@@ -239,7 +242,7 @@ class _Record:
         return (self.idle < self.how.patience).any(0)
 
     def meet(self, active: Tensor, merit: Tensor, size: Tensor, soft: Masks, space: Space) -> None:
-        """Take note of the masks of the instances ``active``; those that have settled are done."""
+        """Take note of the masks of the instances ``active``, whose space is given; those that have settled are done."""
         live = self.live[active]
         old = self.highest[:, active]
         highest = torch.where(live, torch.maximum(old, merit), old)
@@ -253,11 +256,12 @@ class _Record:
         self.mark[:, active] = torch.where(rose, highest, self.mark[:, active])
         self.idle[:, active] = torch.where(rose, 0, self.idle[:, active] + 1)
         self.steps[active] += live.long()
-        taken = torch.zeros_like(self.highest, dtype=torch.bool)
-        taken[:, active] = better
-        for chosen, now, owner in zip(self.chosen, soft, space.owners, strict=True):
-            if chosen is not None and now is not None and owner is not None:
-                _copy(chosen, now, taken, owner, active)
+        if not bool(better.any()):
+            return
+        for n, (chosen, now, owner) in enumerate(zip(self.chosen.tensors, soft.tensors, space.owners.tensors, strict=True)):
+            take = better[:, owner].view(len(better), -1, *[1] * (now.dim() - 2))
+            here = slice(None) if self.places is None else self.places[n]
+            chosen[:, here] = torch.where(take, now, chosen[:, here])
 
     def best(self, space: Space) -> Masks:
         """Of all starts the smallest masks within tolerance of the highest merit, [n_e] and [n_n, w]."""
@@ -274,13 +278,6 @@ STAY = 0.75
 
 PROGRESS = 1e-3
 """How much the merit must rise to count."""
-
-
-def _copy(chosen: Tensor, now: Tensor, taken: Tensor, owner: Tensor, active: Tensor) -> None:
-    """Put what was taken into ``chosen``; ``now`` holds the elements of active instances only."""
-    here = torch.isin(owner, active).nonzero().flatten()
-    take = taken[:, owner[here]].view(len(taken), -1, *[1] * (now.dim() - 2))
-    chosen[:, here] = torch.where(take, now, chosen[:, here])
 
 
 def _without(look: Look, optimiser: torch.optim.Optimizer, stay: Tensor, lr: float) -> tuple[Look, torch.optim.Optimizer]:

@@ -3,7 +3,7 @@
 ::
 
     FOLDER/manifest.json                              model, data, settings and targets, as fingerprints
-    FOLDER/explanations/NUMBER-CHECKSUM.parquet       the targets of each shard, in order (:mod:`nseg.store`)
+    FOLDER/explanations/NUMBER-CHECKSUM.parquet       the targets of each shard (:mod:`nseg.store`)
     FOLDER/.lock                                      held by the run that writes
 
 Nothing in the folder depends on time, order, or how often the run was started: a run that was killed and resumed leaves

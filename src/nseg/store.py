@@ -21,7 +21,8 @@ import json
 import math
 import os
 import platform
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
@@ -49,6 +50,7 @@ TENSORS = {
     "node_mask": torch.float,
     "hard_node_mask": torch.bool,
 }
+DEALT = 4  # shards among which neighbouring targets are dealt
 EXTRAS = ("exact", "left_out")  # that not every explanation has
 _ARROW = {torch.long: pa.int64(), torch.float: pa.float32(), torch.bool: pa.bool_()}
 SCHEMA = pa.schema(
@@ -186,11 +188,54 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return found
 
 
+@dataclass(frozen=True)
+class Layout:
+    """How targets are laid out in shards: each four hold so many targets in a row, dealt to them in turn.
+
+    Targets that follow each other are often alike, and so the four take equally long.
+
+    Args:
+        total: how many targets there are.
+        size: how many a shard holds at the most.
+
+    >>> layout = Layout(10, 2)
+    >>> [list(layout.targets(number)) for number in range(layout.shards)]
+    [[0, 4], [1, 5], [2, 6], [3, 7], [8, 9]]
+    >>> layout.place(6)
+    (2, 1)
+    """
+
+    total: int
+    size: int
+
+    @property
+    def shards(self) -> int:
+        """How many there are."""
+        return -(-self.total // self.size)
+
+    def _table(self, shard: int) -> tuple[int, int]:
+        """The first shard among which the targets of a shard were dealt, and how many shards they are."""
+        first = shard - shard % DEALT
+        return first, min(DEALT, self.shards - first)
+
+    def targets(self, shard: int) -> range:
+        """The targets of a shard."""
+        first, shards = self._table(shard)
+        end = min((first + shards) * self.size, self.total)
+        return range(first * self.size + shard - first, end, shards)
+
+    def place(self, target: int) -> tuple[int, int]:
+        """The shard that holds a target, and where in it."""
+        first, shards = self._table(target // self.size)
+        turn, seat = divmod(target - first * self.size, shards)
+        return first + seat, turn
+
+
 class Explanations(Sequence[Explanation]):
     """The explanations in a folder, in the order of the targets, read when they are asked for, without their graphs.
 
-    :func:`attach` gives an explanation its graph again. Of a run that is not finished there are those that it has stored.
-    A target that could not be explained has a ``reason`` and no masks.
+    :func:`attach` gives an explanation its graph again. Of a run that is not finished there are those that it has stored,
+    in the order of their shards. A target that could not be explained has a ``reason`` and no masks.
 
     Args:
         folder: written by ``explain_many(..., out=folder)`` or :func:`write`.
@@ -199,25 +244,30 @@ class Explanations(Sequence[Explanation]):
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder)
-        self._kept: tuple[int, list[Explanation]] | None = None
+        self._kept: dict[int, list[Explanation]] = {}
 
     @cached_property
-    def _parts(self) -> list[tuple[Path, int]]:
+    def _files(self) -> list[tuple[Path, int]]:
         """The files and how many explanations each holds."""
         single = self.folder / "explanations.parquet"
         if single.is_file():
             return [(single, len(read_explanations(single)))]
-        try:
-            total, size = int(self.manifest["targets"]["number"]), int(self.manifest["shard"])
-            files = stored_shards(self.folder)
-            found = [(files[n], min(size, total - n * size)) for n in sorted(files)]
-        except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"{self.folder} must hold explanations (it does not). Write them with explain_many.") from error
-        if any(count < 1 for _, count in found):
+        files, layout = stored_shards(self.folder), self._layout
+        if any(number >= layout.shards for number in files):
             raise StoreError(
                 f"{self.folder} must hold no more shards than its manifest says (it does). Delete those behind."
             )
-        return found
+        return [(files[n], len(layout.targets(n))) for n in sorted(files)]
+
+    @cached_property
+    def _layout(self) -> Layout:
+        try:
+            found = Layout(int(self.manifest["targets"]["number"]), int(self.manifest["shard"]))
+            if min(found.total, found.size) > 0:
+                return found
+        except (KeyError, TypeError, ValueError, OverflowError):
+            pass
+        raise InputError(f"{self.folder} must hold explanations (it does not). Write them with explain_many.")
 
     @property
     def complete(self) -> bool:
@@ -226,7 +276,11 @@ class Explanations(Sequence[Explanation]):
         return bool(len(self) == targets.get("number", len(self)))
 
     def __len__(self) -> int:
-        return sum(count for _, count in self._parts)
+        return self._number
+
+    @cached_property
+    def _number(self) -> int:
+        return sum(count for _, count in self._files)
 
     @overload
     def __getitem__(self, index: int) -> Explanation: ...
@@ -235,21 +289,26 @@ class Explanations(Sequence[Explanation]):
     def __getitem__(self, index: int | slice) -> Explanation | list[Explanation]:
         if isinstance(index, slice):
             return [self[n] for n in range(*index.indices(len(self)))]
-        left = index + len(self) if index < 0 else index
-        for number, (_, count) in enumerate(self._parts):
-            if 0 <= left < count:
-                found: Explanation = self._part(number)[left].clone()
-                return found
-            left -= count
-        raise IndexError(f"There are {len(self)} explanations (got index {index}).")
+        number = index + len(self) if index < 0 else index
+        if not 0 <= number < len(self):
+            raise IndexError(f"There are {len(self)} explanations (got index {index}).")
+        file, place = self._place(number)
+        found: Explanation = self._content(file)[place].clone()
+        return found
 
-    def __iter__(self) -> Iterator[Explanation]:
-        for number in range(len(self._parts)):
-            yield from (one.clone() for one in self._part(number))
+    def _place(self, number: int) -> tuple[int, int]:
+        """The file that holds an explanation, and where in it."""
+        if len(self._files) > 1 and len(self._files) == self._layout.shards:
+            return self._layout.place(number)
+        file = 0
+        while number >= self._files[file][1]:
+            number -= self._files[file][1]
+            file += 1
+        return file, number
 
-    def _part(self, number: int) -> list[Explanation]:
-        if self._kept is None or self._kept[0] != number:
-            path, count = self._parts[number]
+    def _content(self, file: int) -> list[Explanation]:
+        if file not in self._kept:
+            path, count = self._files[file]
             content = intact(path) if path.parent != self.folder else path.read_bytes()
             if content is None:
                 raise StoreError(
@@ -260,8 +319,8 @@ class Explanations(Sequence[Explanation]):
                 raise StoreError(
                     f"{path} must hold {count} explanations (got {len(found)}). Delete it and start the run again."
                 )
-            self._kept = number, found
-        return self._kept[1]
+            self._kept = {n: self._kept[n] for n in list(self._kept)[1 - DEALT :]} | {file: found}
+        return self._kept[file]
 
     def __repr__(self) -> str:
         return f"Explanations({str(self.folder)!r}, {len(self)} stored)"

@@ -40,6 +40,7 @@ from nseg.source import (
     prediction,
 )
 from nseg.space import Masks
+from nseg.store import Layout
 
 BUDGET = 256 * 2**20
 """Bytes of memory that a search uses at once by default."""
@@ -159,16 +160,17 @@ class Work(ABC):
         return checked_index(index, self.number())
 
     def shards(self, index: Any, most: int) -> list[Shard]:
-        """Explained rows in their order, cut into shards of equal size, which depends on nothing but their number."""
+        """Explained rows, dealt to shards of equal size, which depends on nothing but their number."""
         if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
             raise InputError(f"shard must be a positive number of targets (got {most!r}). Try {SHARD}.")
         rows = self.rows(index)
-        size = -(-len(rows) // -(-len(rows) // int(most)))
-        return [(start // size, rows[start : start + size].tolist()) for start in range(0, len(rows), size)]
+        layout = Layout(len(rows), -(-len(rows) // -(-len(rows) // int(most))))
+        return [(n, rows[list(layout.targets(n))].tolist()) for n in range(layout.shards)]
 
     def manifest(self, cut: list[Shard]) -> dict[str, Any]:
         """What the results of this run depend on, as plain data."""
-        rows = [row for _, part in cut for row in part]
+        layout = Layout(sum(len(rows) for _, rows in cut), len(cut[0][1]))
+        rows = [cut[shard][1][place] for shard, place in map(layout.place, range(layout.total))]
         seed = {} if isinstance(self.algorithm, BatchedAlgorithm) else {"torch_seed": self.seed}
         return {
             "format": 1,
@@ -182,7 +184,7 @@ class Work(ABC):
                 "rows": fingerprint.digest(torch.tensor(rows)),
                 "classes": None if self.target is None else fingerprint.digest(torch.as_tensor(self.target)),
             },
-            "shard": len(cut[0][1]),
+            "shard": layout.size,
         }
 
     # --- a shard ---------------------------------------------------------------------------------------------------------
