@@ -6,7 +6,8 @@ First: seconds of ``explain_many`` here, in one process and in as many as there 
 workers that have to be started, which takes a few seconds, and with workers that are there already (one ``Processes`` object
 for several calls).
 Second, on one thread: where the time of explaining goes, and a step of the search against bare passes, which send the same
-worlds forward and back through the model and do nothing else. Needs a quiet machine.
+worlds forward and back through the model and do nothing else; one bare pass is made after each step, because the speed of a
+machine drifts. Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from nseg.models import pretrained
 from nseg.search import search
 from nseg.space import Masks
 
-STEPS = 50
+STEPS = 300
 
 
 def on_cores(explain: Explainer, data: Any, rows: list[int], workers: int, times: int) -> dict[str, float]:
@@ -60,8 +61,8 @@ def on_cores(explain: Explainer, data: Any, rows: list[int], workers: int, times
     return {name: median(some) for name, some in found.items() if name != "first"}
 
 
-def steps(explain: Explainer, data: Any, rows: list[int], times: int) -> dict[str, float]:
-    """Processor seconds of a step of the search, and of bare passes of the same worlds, measured in turn."""
+def steps(explain: Explainer, data: Any, rows: list[int]) -> dict[str, float]:
+    """Seconds of a step of the search, and of bare passes of the same worlds, one after each step; medians."""
     algorithm = explain.algorithm
     settings = replace(algorithm.settings, steps=STEPS, patience=None)
     found: dict[str, list[float]] = {"step": [], "bare": []}
@@ -69,19 +70,20 @@ def steps(explain: Explainer, data: Any, rows: list[int], times: int) -> dict[st
         ((_, scm),) = parts
         space = algorithm.space(scm.instances)
         weight = torch.rand(algorithm.worlds(space), space.edge_owner.numel(), requires_grad=True)
+        clock = time.perf_counter
+        began = clock()
 
         def bare() -> None:
-            for _ in range(STEPS):
-                weight.grad = None
-                scm.log_odds(*space.weights(Masks(weight, None))).sum().backward()  # type: ignore[no-untyped-call]
+            nonlocal began
+            passed = clock()
+            weight.grad = None
+            scm.log_odds(*space.weights(Masks(weight, None))).sum().backward()  # type: ignore[no-untyped-call]
+            found["step"].append(passed - began)
+            began = clock()
+            found["bare"].append(began - passed)
 
-        for turn in range(times + 1):
-            for name, run in (("bare", bare), ("step", lambda: search(scm, space, settings))):
-                began = time.process_time()
-                run()
-                if turn:  # the first is to get warm
-                    found[name].append((time.process_time() - began) / STEPS)
-    return {name: min(times) for name, times in found.items()}
+        search(scm, space, settings, bare)
+    return {name: median(times[10:]) for name, times in found.items()}
 
 
 def profile(explain: Explainer, data: Any, rows: list[int]) -> list[tuple[str, float]]:
@@ -129,7 +131,7 @@ def main() -> None:
         found["ratio, there"] = found["here"] / found[f"{args.workers} there"]
         found["ratio, started"] = found["here"] / found[f"{args.workers} started"]
     if args.only != "cores":
-        found |= steps(explain, data, rows[: len(rows) // 2], args.times)
+        found |= steps(explain, data, rows[: len(rows) // 2])
         found["overhead"] = found["step"] / found["bare"]
         found |= {f"within {name}": value for name, value in profile(explain, data, rows[: len(rows) // 2])}
     table = Table("what", "seconds or ratio")
