@@ -195,6 +195,7 @@ def compare(root: Path, args: argparse.Namespace) -> list[dict[str, float]]:
     table = Table("graph", "edges around a target", "s per target", "CPU s", "MiB", "mapped", "GNNExplainer s", "its MiB")
     found = []
     for name in args.sizes:
+        print(f"{name}: explaining {args.targets} targets, then one by the rival", file=sys.stderr, flush=True)
         ours = in_a_process("--measure", str(root / name), "--targets", str(args.targets))
         if ours is None:
             continue

@@ -22,7 +22,16 @@ HERE = Path(__file__).parent / "pictures"
 LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("show", {"cli": "commands", "study": "TOML to records", "reports": "one HTML page", "plot": "pictures"}),
     ("judge", {"certify": "bounds, ceiling", "metrics": "fidelity, accuracy", "models": "GCN, GIN", "datasets": "truth"}),
-    ("explain", {"many": "many at once", "work": "one shard", "baselines": "fifteen rivals", "shards": "long runs", "large": "parts of graphs"}),
+    (
+        "explain",
+        {
+            "many": "many at once",
+            "work": "one shard",
+            "baselines": "fifteen rivals",
+            "shards": "long runs",
+            "large": "parts of graphs",
+        },
+    ),
     ("translate", {"explainer": "NSEG inside PyG", "source": "checks, cuts", "store": "Parquet", "backends": "workers"}),
     ("search", {"extract": "soft to hard", "refine": "moves, all subsets", "search": "Adam on masks", "draws": "samples"}),
     ("worlds", {"subsets": "many subsets at once", "space": "elements and worlds", "settings": "frozen, checked"}),
