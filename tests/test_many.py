@@ -72,7 +72,7 @@ def test_nodes_together_are_nodes_alone(name: str, masks: str) -> None:
         agree_also_hard(one, explain(data.x, data.edge_index, index=one.output_id, **kwargs))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_chunking_and_any_order(draw) -> None:
     name = draw.draw(st.sampled_from(["gcn", "gin", "gat", "sage", "transformer", "tag"]))
