@@ -7,8 +7,8 @@ A power-law graph on disk (10 edges per node; how many come in at a node falls a
 of two layers, and 1,000 targets whose three-hop neighbourhoods hold 300 to 3,000 edges whatever the size of the graph.
 Each size is measured in a process of its own, on one thread, after a few targets have loaded all that is loaded once.
 ``memory`` is what the process held at the peak, ``mapped`` what of it are pages of the graph's files, which the system takes
-back when it needs them. ``--load`` streams 100,000 instances of the graph with a million edges to a folder, explained quickly
-for a GCN of one layer, and prints the memory after every tenth.
+back when it needs them. ``--load`` streams 100,000 instances of the graph with a million edges to a folder, explained
+quickly for a GCN of one layer, and prints the memory after every tenth.
 """
 
 from __future__ import annotations
