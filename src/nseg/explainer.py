@@ -22,7 +22,7 @@ from nseg.presets import PAPER
 from nseg.scm import Scm, borrowed, uncompiled
 from nseg.search import Settings, Solution, Tick, search
 from nseg.settings import Common
-from nseg.source import Source, checked_inputs
+from nseg.source import Source, checked_inputs, in_words
 from nseg.space import Masks, Space, evaluate
 
 
@@ -263,3 +263,9 @@ class Explainer(PyGExplainer):  # type: ignore[misc]
         checked_inputs(self.model, x, edge_index, kwargs, self.model_config.task_level)
         with borrowed(self.model):
             return super().__call__(x, edge_index, target=target, index=index, **kwargs)
+
+    def get_prediction(self, *args: Any, **kwargs: Any) -> Tensor:
+        """What the model says; a sentence if it fails."""
+        with in_words():
+            output: Tensor = super().get_prediction(*args, **kwargs)
+        return output

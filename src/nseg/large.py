@@ -228,10 +228,15 @@ def _in_memory(data: Data) -> tuple[dict[str, Any], dict[str, Array]]:
     """Sizes and arrays of a PyG graph."""
     if not isinstance(data.x, Tensor) or not isinstance(data.edge_index, Tensor):
         raise InputError("A large graph needs x and edge_index as tensors (got none). Set them on the Data object.")
-    if data.edge_index.dim() != 2 or data.x.layout != torch.strided or data.edge_index.layout != torch.strided:
+    if (
+        not data.x.dim()
+        or data.edge_index.dim() != 2
+        or data.x.layout != torch.strided
+        or data.edge_index.layout != torch.strided
+    ):
         raise InputError(
-            f"A large graph needs dense x and edge_index [2, E] (got {data.x.layout}, {data.edge_index.layout}, shape "
-            f"{tuple(data.edge_index.shape)}). Use to_dense(), or PyG's to_edge_index."
+            f"A large graph needs dense x [N, ...] and edge_index [2, E] (got {data.x.layout}, shape {tuple(data.x.shape)}, and "
+            f"{data.edge_index.layout}, shape {tuple(data.edge_index.shape)}). Use to_dense(), or PyG's to_edge_index."
         )
     arrays, edges = {"node.x": _array(data.x)}, data.edge_index.size(1)
     for name in data.keys():  # noqa: SIM118

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -444,15 +445,16 @@ def random_worlds(instances: Instances, edges: bool, nodes: bool) -> tuple[Tenso
 def bytes_per_member(model: nn.Module, inputs: Inputs, config: ModelConfig) -> float:
     """Bytes that a forward pass keeps for each node and edge, with gradients on."""
     x = inputs.x.detach().clone().requires_grad_() if inputs.x.is_floating_point() else inputs.x
-    with torch.enable_grad(), counted() as kept:
-        _output(model, replace(inputs, x=x), config)
+    with torch.enable_grad(), counted() as kept, in_words():
+        call(model, replace(inputs, x=x), config)
     return max(kept() / (inputs.num_nodes + inputs.num_edges), 256.0)
 
 
-def _output(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
-    """What the model says, or a sentence if it raises."""
+@contextmanager
+def in_words() -> Iterator[None]:
+    """What the model raises here becomes a sentence."""
     try:
-        return call(model, inputs, config)
+        yield
     except NsegError:
         raise
     except Exception as error:
@@ -464,8 +466,8 @@ def _output(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
 
 def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
     """What the model says, twice the same."""
-    with torch.no_grad():
-        output, again = _output(model, inputs, config), _output(model, inputs, config)
+    with torch.no_grad(), in_words():
+        output, again = call(model, inputs, config), call(model, inputs, config)
     broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
     if broken is None or not bool(close(again.masked_fill(broken, 0), output.masked_fill(broken, 0), config).all()):
         raise ModelError(

@@ -36,6 +36,7 @@ from nseg.source import (
     checked_inputs,
     checked_pairs,
     graph_scms,
+    in_words,
     outputs_of,
     prediction,
 )
@@ -527,7 +528,8 @@ class LargeParts(Work):
         some = torch.arange(0, number, -(-number // 256))
         ((some, part), *_) = self._fitting(some, 1, 1e5)
         inputs = self._small(part, some).inputs
-        passings = trace(self.model, inputs, self.config)[1]
+        with in_words():
+            passings = trace(self.model, inputs, self.config)[1]
         if any(one.receiver != 1 for one in passings):
             raise ModelError(
                 "On a large graph messages must go from source to target (got a layer with flow='target_to_source'). Write "
@@ -565,7 +567,8 @@ class LargeParts(Work):
     @torch.no_grad()
     def _output(self, part: Part, rows: Tensor) -> Tensor:
         """What the model says of some rows, shown a part of the graph."""
-        output = call(self.model, self._small(part, rows).inputs, self.config)
+        with in_words():
+            output = call(self.model, self._small(part, rows).inputs, self.config)
         return output if self._pairs is not None else output[part.place(rows)]
 
 
