@@ -235,8 +235,8 @@ def _in_memory(data: Data) -> tuple[dict[str, Any], dict[str, Array]]:
         or data.edge_index.layout != torch.strided
     ):
         raise InputError(
-            f"A large graph needs dense x [N, ...] and edge_index [2, E] (got {data.x.layout}, shape {tuple(data.x.shape)}, and "
-            f"{data.edge_index.layout}, shape {tuple(data.edge_index.shape)}). Use to_dense(), or PyG's to_edge_index."
+            f"A large graph needs dense x [N, ...] and edge_index [2, E] (got {data.x.layout}, shape {tuple(data.x.shape)}, "
+            f"and {data.edge_index.layout}, shape {tuple(data.edge_index.shape)}). Use to_dense(), or PyG's to_edge_index."
         )
     arrays, edges = {"node.x": _array(data.x)}, data.edge_index.size(1)
     for name in data.keys():  # noqa: SIM118
