@@ -254,6 +254,8 @@ def _in_memory(data: Data) -> tuple[dict[str, Any], dict[str, Array]]:
 
 
 def _array(value: Any) -> Array:
+    if isinstance(value, Tensor) and value.dtype is torch.bfloat16:
+        raise InputError("A large graph holds types that NumPy knows (got torch.bfloat16). Use float().")
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asanyarray(value)
 
 
