@@ -75,7 +75,9 @@ def band() -> None:
     asked = {name: explainer(Band(), NSEG(objective=kind), CONFIG) for name, kind in kinds.items()}
     found = {name: explain_many(one, data, [0])[0] for name, one in asked.items()}
     how: dict[str, Any] = {"names": NAMES, "classes": ROLE, "class_names": ROLES}
-    write("band", plot.compare(found, **how))
+    three = plot.compare(found, **how)
+    three.set_size_inches(8.4, 4.1)  # the page is as wide for three pictures as for two: words would be too small
+    write("band", three)
     write("band-worlds", plot.worlds(asked["both (PNS)"], data, found["both (PNS)"], **how))
 
 

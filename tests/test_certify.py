@@ -489,6 +489,7 @@ def test_a_certificate_speaks_and_can_be_kept() -> None:
         "itself. With the literal complement the best PNS bound of any explanation is 0.98 (all 16 subsets tried)."
     )
     (sampled,) = certify(explain, data, found, "uniform", samples=500, exact=0)
+    assert one.words("mutagen").split(" with p")[0].endswith("gives “mutagen”")
     assert "500 samples of the uniform law" in sampled.words()
     assert "with 95 % confidence" in sampled.words()
     assert "there may be better" in sampled.words()

@@ -176,7 +176,7 @@ def test_names_classes_and_whether_it_is_right() -> None:
     assert shown.groups == known.class_names
     target = int(one.target[one.index])
     assert (shown.target, shown.target_name, shown.label) == (target, known.class_names[target], int(y[1]))
-    assert ("(right)" in shown.title) == (target == int(y[1]))
+    assert ("(correct)" in shown.title) == (target == int(y[1]))
     assert ("(wrong, it is " in shown.title) == (target != int(y[1]))
     own = plot.scene(one, names=[f"n{n}" for n in range(30)], classes=torch.arange(30), class_names=["first"])
     assert [n.name for n in own.nodes] == [f"n{n.id}" for n in own.nodes]
@@ -274,6 +274,16 @@ def test_too_many_edges_are_cut_to_the_kept_and_the_strongest() -> None:
     assert few.hidden == len(full.nodes) - len(few.nodes) > 0
     assert isinstance(plot.explanation(one), Figure)
     assert f"{shown.left_out:,} edges not drawn" in plot.figure_svg(plot.explanation(one))
+
+
+@pytest.mark.parametrize("nodes", [100, 400])
+def test_a_crowd_of_strong_nodes_is_drawn_small(nodes: int) -> None:
+    ends = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)])
+    one = Explanation(x=torch.ones(nodes, 1), edge_index=ends, edge_mask=torch.ones(nodes))
+    (ax,) = plot.explanation(one).axes
+    drawn = [dots for dots in ax.collections if hasattr(dots, "get_sizes") and len(dots.get_offsets())]
+    widest = max(float(size) for dots in drawn for size in dots.get_sizes())
+    assert (widest < 40) == (nodes == 400)  # points squared: below it edges between them can be seen
 
 
 # --- positions -------------------------------------------------------------------------------------------------------------
@@ -453,7 +463,7 @@ def test_right_and_wrong_predictions_are_told_apart() -> None:
     wrong = [f"node {o.output_id}:" for o in every if int(o.target[o.index]) != int(y[o.output_id])][:2]
     assert len(right) == len(wrong) == 2
     assert [title.split(" ", 2)[0] + " " + title.split(" ", 2)[1] for title in titles] == right + wrong
-    assert ["(right)" in title for title in titles] == [True, True, False, False]
+    assert ["(correct)" in title for title in titles] == [True, True, False, False]
 
 
 def test_a_given_class_is_neither_right_nor_wrong() -> None:

@@ -252,7 +252,9 @@ def test_certificates_tables_and_facts_of_the_caller_are_shown(tmp_path: Path) -
             found, tmp_path / "why.html", data=data, certificates=proofs, summary=table, facts={"weights": "w.pt", "seed": 3}
         )
     )
-    assert [i["answers"][0]["words"] for i in page["instances"]] == [proof.words() for proof in proofs]
+    assert [i["answers"][0]["words"] for i in page["instances"]] == [
+        proof.words(f"class {proof.target}") for proof in proofs
+    ]
     assert page["summary"]["rows"] == table["rows"]
     assert page["summary"]["notes"] == ["of one seed"]
     assert ["seed", "3"] in page["facts"]

@@ -143,6 +143,9 @@ def test_names_that_hold_markup_are_shown_as_text(open_page: Callable[..., Any],
     kept = page.locator(".kept-list li").all_inner_texts()
     assert kept
     assert all(HARM in text for text in kept)
+    content = payload(node_page)
+    classes = {content["groups"][n] for n in content["instances"][3]["graph"]["group"]}
+    assert classes <= set(page.locator(".legend").first.locator("li").all_inner_texts())
     assert page.locator("select option", has_text="onerror").count() > 0
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 2
@@ -152,6 +155,8 @@ def test_the_list_is_searched_filtered_and_sorted(open_page: Callable[..., Any],
     page, instances = open_page(node_page), payload(node_page)["instances"]
     assert shown(page) == [one["id"] for one in instances]
     page.get_by_label("Search").fill("5")
+    assert shown(page) == [5]
+    page.get_by_label("Search").fill("harmed'\">5")  # by the name of its node
     assert shown(page) == [5]
     page.get_by_label("Search").fill("")
     target = instances[0]["target"]
@@ -168,6 +173,8 @@ def test_the_list_is_searched_filtered_and_sorted(open_page: Callable[..., Any],
     page.get_by_label("PNS from").fill(str(middle))
     assert set(shown(page)) == {n for n, value in pns.items() if value >= middle}
     page.get_by_role("button", name="Show all").click()
+    listed = page.locator(".list tbody td:nth-child(4)").all_inner_texts()
+    assert all(0 <= value - float(text) < 1e-3 for value, text in zip(pns.values(), listed, strict=True))  # a lower bound
     header = page.get_by_role("table", name="Instances").get_by_role("columnheader", name="PNS")
     header.get_by_role("button").press("Enter")
     assert header.get_attribute("aria-sort") == "descending"
@@ -222,11 +229,11 @@ def test_the_slider_says_what_stays_and_what_the_model_says_then(open_page: Call
 
 def test_an_instance_has_an_address_and_the_browser_goes_back(open_page: Callable[..., Any], node_page: Path) -> None:
     page = open_page(node_page, "#instance=3")
-    assert page.locator("h2").inner_text().startswith("Node 3: ")
+    assert page.locator("h2").inner_text().startswith("Node 3 (")
     assert page.title().startswith("Node 3 ")
     page.get_by_role("link", name="next →").click()
     page.wait_for_url("**#instance=4")
-    assert page.locator("h2").inner_text().startswith("Node 4: ")
+    assert page.locator("h2").inner_text().startswith("Node 4 (")
     assert page.evaluate("document.activeElement.tagName") == "H2"
     page.go_back()
     page.wait_for_function("document.querySelector('h2').textContent.startsWith('Node 3')")
@@ -282,7 +289,9 @@ def test_a_molecule_is_drawn_pointed_at_zoomed_and_compared_with_the_truth(
             page.mouse.move(box["x"] + box["width"] * (n + 0.5) / 12, box["y"] + box["height"] * (m + 0.5) / 12)
             if page.locator(".tip.shown").count():
                 tips.add(page.locator(".tip").inner_text())
-    assert any(re.match(r"[CNO]\d \u2013 [CNO]\d\n(single|double) bond\nweight 0\.\d+", tip) for tip in tips), tips
+    assert any(
+        re.match(r"[CNO]\d \u2013 [CNO]\d\n(single|double) bond\nweight ([CNO]\d → [CNO]\d: )?0\.\d+", tip) for tip in tips
+    ), tips
     assert any(re.match(r"[CNO]\d$", tip, re.MULTILINE) and "bond" not in tip for tip in tips), tips
 
 

@@ -107,17 +107,20 @@ class Certificate:
     elements: int
     unit: str
 
-    def words(self) -> str:
-        """The certificate in plain words."""
-        return " ".join([self._explanation(), self._complement(), self._bounds(), self._monotonicity(), self._ceiling()])
+    def words(self, class_name: str | None = None) -> str:
+        """The certificate in plain words, in which the class has its name if one is given."""
+        target = f"class {self.target}" if class_name is None else f"“{class_name}”"
+        return " ".join(
+            [self._explanation(target), self._complement(), self._bounds(), self._monotonicity(), self._ceiling()]
+        )
 
     def as_plain_data(self) -> dict[str, Any]:
         """The certificate as JSON would keep it."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
-    def _explanation(self) -> str:
+    def _explanation(self, target: str) -> str:
         what = f"these {self.kept} of {self.elements} {self.unit}"
-        return f"Keeping {what} gives class {self.target} with p = {self.p_factual:.2f}."
+        return f"Keeping {what} gives {target} with p = {self.p_factual:.2f}."
 
     def _complement(self) -> str:
         if self.law == "literal":

@@ -20,6 +20,12 @@ LONGEST_TITLE = 80
 NAMED = 40
 """Nodes up to which all names are drawn; beyond it only those of what is kept."""
 
+CROWD = 150
+"""Strong nodes from which on they are drawn small: else they would hide the edges between them."""
+
+BELOW = 10
+"""Points between a picture and the words below it: room for the name of its lowest node."""
+
 MARGIN = 0.06
 DASHES = (0, (4, 3))
 
@@ -194,7 +200,8 @@ class _Pen:
         full, ring = max(self.radius, 4.0), 1.25 * max(self.radius, 4.0) + 4
         black: dict[str, Any] = {"edgecolors": colours.INK}
         nodes = [n for n, b in zip(shown.nodes, bold, strict=True) if b and not n.target]
-        self.dots(nodes, full, 5, c=[self._colour(n) for n in nodes], linewidths=1.2, **black)
+        size, line = (full, 1.2) if len(nodes) <= CROWD else (2.0, 0.3)
+        self.dots(nodes, size, 5, c=[self._colour(n) for n in nodes], linewidths=line, **black)
         targets = [n for n in shown.nodes if n.target]
         if shown.level == "edge":
             self.ax.plot([n.x for n in targets], [n.y for n in targets], color=colours.INK, linestyle=DASHES, zorder=4.2)
@@ -296,7 +303,7 @@ def legend_below(ax: Any, scenes: Sequence[Scene], paint: Paint, *, truth: bool 
     """The legend of axes that others have made, below two lines of text."""
     from matplotlib.transforms import ScaledTranslation
 
-    lower = ax.transAxes + ScaledTranslation(0, -28 / 72, ax.figure.dpi_scale_trans)
+    lower = ax.transAxes + ScaledTranslation(0, -(BELOW + 28) / 72, ax.figure.dpi_scale_trans)
     legend(ax, scenes, paint, truth=truth, loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=lower, ncols=3)
 
 

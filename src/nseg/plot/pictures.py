@@ -165,8 +165,18 @@ def _title(words: str) -> str:
 def _panel(ax: Any, shown: Scene, paint: draw.Paint, title: str, words: str, truth: bool) -> None:
     draw.draw(ax, shown, paint, truth=truth)
     ax.set_title(_title(title), fontsize=11, parse_math=False)
-    place = {"transform": ax.transAxes, "ha": "center", "va": "top"}
-    ax.text(0.5, -0.01, words, fontsize=9, color=colours.QUIET, parse_math=False, **place)
+    ax.annotate(
+        words,
+        (0.5, 0),
+        xycoords="axes fraction",
+        xytext=(0, -draw.BELOW),
+        textcoords="offset points",
+        ha="center",
+        va="top",
+        fontsize=9,
+        color=colours.QUIET,
+        parse_math=False,
+    )
 
 
 def _grid(

@@ -80,7 +80,7 @@ class Scene:
     """All that a picture of one explanation shows.
 
     Args:
-        title: what is explained, and whether the model is right where that is known, e.g. ``"graph 10: mutagen (right)"``.
+        title: what is explained, and whether the model is right where that is known, e.g. ``"graph 10: mutagen (correct)"``.
         level: ``"node"``, ``"edge"`` (a link) or ``"graph"``: what the output is of.
         nodes, edges: what is drawn.
         groups: what the colours stand for.
@@ -307,7 +307,7 @@ def _title(graph: _Graph, name: str, right: tuple[bool, str] | None) -> str:
     what = f"{word} {graph.number}: {name}" if name else f"{word} {graph.number}"
     if right is None:
         return what
-    return f"{what} (right)" if right[0] else f"{what} (wrong, it is {right[1]})"
+    return f"{what} (correct)" if right[0] else f"{what} (wrong, it is {right[1]})"
 
 
 # --- what nodes are ------------------------------------------------------------------------------------------------------

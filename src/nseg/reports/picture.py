@@ -166,7 +166,7 @@ class Picture:
 
     def plain(self, texts: Texts) -> Plain:
         """All of it as plain data."""
-        drawn = self._drawn()
+        drawn, class_name = self._drawn(), self.origin.name(self.target)
         return {
             "id": self.number,
             "target": self.target,
@@ -174,7 +174,7 @@ class Picture:
             "label": self.label,
             "p": rounded(self.p),
             "graph": self._graph(drawn, texts),
-            "answers": [None if answer is None else answer.plain(drawn) for answer in self.answers],
+            "answers": [None if answer is None else answer.plain(drawn, class_name) for answer in self.answers],
         }
 
     def _drawn(self) -> Tensor:
@@ -319,10 +319,10 @@ class _Answer:
         """What it says of lines, nodes and features."""
         return self.lines, self.nodes, self.features
 
-    def plain(self, drawn: Tensor) -> Plain:
-        """All of it as plain data, on the lines that are drawn."""
+    def plain(self, drawn: Tensor, class_name: str) -> Plain:
+        """All of it as plain data, on the lines that are drawn; the name is that of the explained class."""
         there = [None if m is None else m.plain(0, drawn if m is self.lines else _every(m), self.least) for m in self.marks]
-        back = None
+        back, certificates = None, self.method.certificates
         if self.lines is not None and not all(torch.equal(value[0], value[1]) for value in self.lines):
             back = self.lines.plain(1, drawn, self.least)
         return {
@@ -333,7 +333,7 @@ class _Answer:
             "exact": bool(self.one.get("exact") or False),
             **self._numbers(),
             "stops": self._stops(),
-            "words": None if self.method.certificates is None else self.method.certificates[self.b].words(),
+            "words": None if certificates is None else certificates[self.b].words(class_name),
         }
 
     def _numbers(self) -> Plain:

@@ -28,6 +28,9 @@ export function groupColour(payload: Payload, group: number): string {
 /** Nodes from which on a drawing begins with what is kept: all of them would be a crowd of dots. */
 const CROWD = 80;
 
+/** Strong nodes up to which their numbers are written beside them: more would cover each other. */
+const NUMBERED = 40;
+
 /** How many pixels a typical line is long at zoom 1. */
 const LINE = 56;
 
@@ -191,6 +194,7 @@ export class Drawing {
     const graph = this.one.graph;
     const touched = new Set(graph.target);
     for (const line of shown.lines.keys()) touched.add(graph.source[line] ?? -1).add(graph.end[line] ?? -1);
+    const crowded = graph.name === null && touched.size > NUMBERED;
     const truth = new Set(this.truth ? graph.truth_nodes : []);
     cy.batch(() => {
       cy.edges(".band").style("display", this.truth ? "element" : "none");
@@ -203,7 +207,7 @@ export class Drawing {
       for (const node of cy.nodes()) {
         const place = Number(node.data("place"));
         const strong = shown.nodes.has(place) || touched.has(place);
-        node.toggleClass("kept", shown.nodes.has(place)).toggleClass("near", strong).toggleClass("truth", truth.has(place));
+        node.toggleClass("kept", shown.nodes.has(place)).toggleClass("near", strong).toggleClass("truth", truth.has(place)).toggleClass("crowded", crowded);
         if (node.data("symbol") === "H") node.style("display", this.hydrogens || strong || truth.has(place) ? "element" : "none");
       }
     });
@@ -267,8 +271,9 @@ function network(ink: string, paper: string, faint: string, kept: string, own: O
     { selector: "node", style: { width: 14, height: 14, "background-color": own as never, "background-opacity": 0.35, "border-width": 1, "border-color": own as never, "border-opacity": 0.5 } },
     { selector: "node", style: named ? { label: "data(label)", "font-size": 9, "text-valign": "bottom", "text-margin-y": 2, "text-opacity": 0.65, "min-zoomed-font-size": 6 } : {} },
     { selector: "node.near", style: { width: 20, height: 20, "background-opacity": 1, "border-opacity": 1, label: "data(label)", "font-size": 12, "text-valign": "bottom", "text-margin-y": 3, "text-opacity": 1, "text-outline-color": paper, "text-outline-width": 2, "min-zoomed-font-size": 0, "z-index": 10 } },
+    { selector: "node.crowded", style: { label: "", width: 14, height: 14 } },
     { selector: "node.kept", style: { "border-width": 4, "border-color": kept, width: 24, height: 24 } },
-    { selector: "node.target", style: { width: 30, height: 30, shape: "diamond", "border-width": 3, "border-color": ink, "border-opacity": 1 } },
+    { selector: "node.target", style: { label: "data(label)", width: 30, height: 30, shape: "diamond", "border-width": 3, "border-color": ink, "border-opacity": 1 } },
   ];
 }
 

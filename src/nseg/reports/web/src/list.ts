@@ -4,7 +4,7 @@ import { h, labelled } from "./dom";
 import type { Payload } from "./payload";
 import { EVERYTHING, filtered, linkTo, rows, type Filter, type Range, type Row } from "./state";
 import { SortableTable } from "./table";
-import { className, levelName, number } from "./words";
+import { atLeast, className, levelName, number } from "./words";
 
 export class InstanceList {
   readonly element: HTMLElement;
@@ -25,7 +25,7 @@ export class InstanceList {
         { name: levelName(payload), key: (row) => row.id, cell: (row) => h("a", { href: linkTo(row.id) }, String(row.id)) },
         { name: "Class", help: "the class that is explained", key: (row) => className(payload, row.target), cell: (row) => h("span", { title: className(payload, row.target) }, className(payload, row.target)) },
         { name: "Model", help: "whether the prediction is the true class", key: right, cell: (row) => h("span", { class: right(row) }, right(row)) },
-        { name: "PNS", help: "lower bound of the probability of necessity and sufficiency", numeric: true, descending: true, key: (row) => row.pns, cell: (row) => number(row.pns) },
+        { name: "PNS", help: "lower bound of the probability of necessity and sufficiency", numeric: true, descending: true, key: (row) => row.pns, cell: (row) => (row.pns === null ? number(null) : atLeast(row.pns)) },
         { name: sizeName(payload), help: "how many are kept", numeric: true, key: (row) => row.size, cell: (row) => (row.size === null ? "–" : String(row.size)) },
       ],
       (row, line) => line.toggleAttribute("data-current", row.id === this.current),
@@ -68,7 +68,7 @@ export class InstanceList {
     const { payload } = this;
     const kept = `${sizeName(payload)} kept`;
     const form = h("form", { role: "search", submit: (event) => event.preventDefault() });
-    const search = h("input", { type: "search", placeholder: "number or class", input: () => this.change({ text: search.value }) });
+    const search = h("input", { type: "search", placeholder: "number, name or class", input: () => this.change({ text: search.value }) });
     form.append(labelled("Search", search));
     if (payload.methods.length > 1) {
       form.append(labelled("Numbers of", select(payload.methods.map((m, n) => [String(n), m.name]), (value) => (this.choose(Number(value)), this.changed()))));

@@ -52,8 +52,8 @@ function cell(cell: Cell, column: Column, digits: number): Child {
     "span",
     { title: note ?? null },
     text(cell.value),
-    low !== undefined && high !== undefined && low !== null && high !== null && h("span", { class: "interval" }, ` ${text(low)} to ${text(high)}`),
-    paper !== undefined && paper !== null && h("span", { class: "paper" }, ` paper ${text(paper)}`),
+    low !== undefined && high !== undefined && low !== null && high !== null && h("span", { class: "interval" }, `${text(low)} to ${text(high)}`),
+    paper !== undefined && paper !== null && h("span", { class: "paper" }, `paper ${text(paper)}`),
   );
 }
 
@@ -105,6 +105,7 @@ function reading(): HTMLElement {
       "dl",
       { class: "facts" },
       ...entry("explanation", "The part of the graph that a method says the prediction rests on. Weights rank all of it; what is kept is the explanation itself."),
+      ...entry("direction", "Each edge carries messages both ways, and one of the two can be enough. An arrow then shows the way of the messages that are kept."),
       ...entry("p", "How likely the model finds the explained class. A “world” is the graph with some of it left out: messages over what is left out are weighed by 0."),
       ...entry("Fid+", "The class changes if the explanation is left out. For many instances: the share for which it does. Higher is better."),
       ...entry("Fid−", "The class changes if only the explanation is left. Lower is better."),

@@ -4,7 +4,7 @@ import { fill, h, labelled, type Child } from "./dom";
 import { Drawing, groupColour, spoken } from "./drawing";
 import type { Answer, Instance, Marks, Method, Payload, Worlds } from "./payload";
 import { kept, oneWay, outcome, type Cut, type Kept } from "./state";
-import { atLeast, bondName, certificate, className, cutWords, lineName, lineWeight, lineWord, nodeName, nodeWord, number, plural, sizeWords, worldNames } from "./words";
+import { atLeast, bondName, certificate, className, cutWords, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, setting, sizeWords, worldNames } from "./words";
 
 export class Panel {
   readonly element: HTMLElement;
@@ -55,11 +55,17 @@ export class Panel {
         this.stands,
         this.words,
         this.numbers,
-        answer.words !== null && h("details", {}, h("summary", {}, "Certificate"), h("p", {}, answer.words)),
+        answer.words !== null && this.proof(answer.words),
         this.list,
       ),
     );
     this.move(null);
+  }
+
+  private proof(words: string): HTMLElement {
+    const apart = this.method.edges && setting(this.method, "undirected") === "False";
+    const note = apart && h("p", { class: "note" }, `It counts each direction of ${this.payload.molecules ? "a bond" : "an edge"} by itself.`);
+    return h("details", {}, h("summary", {}, "Certificate"), h("p", {}, words), note);
   }
 
   start(): void {
@@ -83,8 +89,7 @@ export class Panel {
     this.some.checked = cut !== null;
     const shown = kept(this.answer, cut);
     this.drawing.show(shown);
-    const half = oneWay(this.answer, shown);
-    const text = cutWords(this.payload, this.method, this.answer, cut) + (half ? `, ${half} of them in one direction only` : "");
+    const text = cutWords(this.payload, this.method, this.answer, cut) + oneWayWords(this.payload, oneWay(this.answer, shown));
     this.slider.setAttribute("aria-valuetext", cutWords(this.payload, this.method, this.answer, Number(this.slider.value)));
     this.stands.textContent = text;
     this.tell(cut);
@@ -174,7 +179,7 @@ export class Panel {
     const thousandths = (marks: Marks | null, n: number): string => number((marks?.weight[n] ?? 0) / 1000);
     if (method.edges) {
       const lines = byWeight(shown.lines.keys(), answer.lines, answer.back);
-      block(lineWord(payload), lines.map((n) => item(`e${n}`, lineName(payload, graph, n, shown.lines.get(n)), lineWeight(answer, n))));
+      block(lineWord(payload), lines.map((n) => item(`e${n}`, lineName(payload, graph, n, shown.lines.get(n)), lineWeight(answer, n, shown.lines.get(n)))));
     }
     if (answer.nodes !== null) {
       block(nodeWord(payload), byWeight(shown.nodes, answer.nodes).map((n) => item(`n${n}`, nodeName(payload, graph, n), thousandths(answer.nodes, n))));
@@ -188,12 +193,11 @@ export class Panel {
   private nodeTip(place: number): string[] {
     const { payload, one, answer } = this;
     const { graph } = one;
-    const group = graph.group?.[place] ?? -1;
-    const what = graph.name === null && group >= 0 ? payload.groups[group] : undefined;
+    const what = payload.molecules ? null : groupName(payload, graph, place);
     const weight = answer.nodes?.weight[place];
     return [
       `${payload.molecules ? "" : "node "}${nodeName(payload, graph, place)}`,
-      ...(what === undefined ? [] : [what]),
+      ...(what === null ? [] : [what]),
       ...(graph.target.includes(place) ? ["explained"] : []),
       ...(weight === undefined ? [] : [`weight ${number(weight / 1000)}`]),
       ...(kept(answer, this.cut).nodes.has(place) ? ["kept"] : []),
@@ -204,31 +208,32 @@ export class Panel {
   private lineTip(line: number): string[] {
     const { payload, one, answer } = this;
     const { graph } = one;
-    const weight = lineWeight(answer, line);
     const order = graph.order?.[line];
     const way = kept(answer, this.cut).lines.get(line);
     return [
       lineName(payload, graph, line),
       ...(order === undefined ? [] : [`${bondName(order)} bond`]),
-      ...(weight === null ? [] : [`weight ${weight}`]),
+      ...lineWeights(payload, graph, answer, line),
       ...(way === undefined ? [] : [way === "both" ? "kept" : `kept: ${lineName(payload, graph, line, way)}`]),
       ...(graph.truth?.includes(line) ? ["in the ground truth"] : []),
     ];
   }
 
   private legend(): HTMLElement {
-    const { payload, one, method } = this;
+    const { payload, one, method, answer } = this;
     const { graph } = one;
     const swatch = (kind: string, text: string, tint: string | null = null): Child => {
       const mark = h("span", { class: `swatch ${kind}`, "aria-hidden": "true" });
       if (tint !== null) mark.style.backgroundColor = tint;
       return h("li", {}, mark, text);
     };
-    const groups = graph.group === null || payload.molecules || graph.name !== null ? [] : [...new Set(graph.group)].filter((g) => g >= 0).sort((a, b) => a - b);
+    const unsaid = payload.molecules ? [] : (graph.group ?? []).filter((_, place) => groupName(payload, graph, place) !== null);
+    const groups = [...new Set(unsaid)].sort((a, b) => a - b);
     return h(
       "ul",
       { class: "legend", "aria-label": "Legend" },
       method.edges && swatch("line", `kept ${lineWord(payload)}`),
+      answer.back !== null && swatch("arrow", "in this direction only"),
       method.nodes && !method.features && swatch("ring", `kept ${nodeWord(payload)}`),
       graph.target.length > 0 && swatch("diamond", payload.level === "edge" ? "ends of the explained link" : "explained node"),
       ...groups.map((g) => swatch("dot", payload.groups[g] ?? "", groupColour(payload, g))),

@@ -1,6 +1,7 @@
 /** What the page knows apart from what it draws: rows, filters, order, links, and what is kept. No DOM here. */
 
 import type { Answer, Instance, Marks, Payload } from "./payload";
+import { targetNames } from "./words";
 
 /** One instance in the list, with the numbers of one method. */
 export interface Row {
@@ -49,7 +50,7 @@ export function rows(payload: Payload, method: number): Row[] {
       right: rightness(one),
       pns: answer?.pns ?? null,
       size: answer && mainSize(answer),
-      text: [one.id, ...classes].join(" ").toLowerCase(),
+      text: [one.id, ...targetNames(payload, one), ...classes].join(" ").toLowerCase(),
     };
   });
 }

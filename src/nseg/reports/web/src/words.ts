@@ -21,8 +21,15 @@ export function className(payload: Payload, number: number | null): string {
   return number === null ? "unknown" : (payload.classes[number] ?? `class ${number}`);
 }
 
+/** "Node 5", or where nodes have names "Node 5 (account 7)". */
 export function instanceName(payload: Payload, one: Instance): string {
-  return `${levelName(payload)} ${one.id}`;
+  const names = targetNames(payload, one).join(", ");
+  return `${levelName(payload)} ${one.id}${names && ` (${names})`}`;
+}
+
+/** What the explained nodes are called, where they have names. */
+export function targetNames(payload: Payload, { graph }: Instance): string[] {
+  return graph.target.map((place) => payload.names[graph.name?.[place] ?? -1] ?? "").filter(Boolean);
 }
 
 export function levelName(payload: Payload): string {
@@ -45,6 +52,13 @@ export function nodeName(payload: Payload, graph: Graph, place: number): string 
   return payload.molecules ? `${name}${id}` : `${name} (${id})`;
 }
 
+/** What the group of a node is called, where its name does not say so already. */
+export function groupName(payload: Payload, graph: Graph, place: number): string | null {
+  const group = payload.groups[graph.group?.[place] ?? -1];
+  const name = graph.name === null ? "" : payload.names[graph.name[place] ?? -1];
+  return group === undefined || group === name ? null : group;
+}
+
 export function lineName(payload: Payload, graph: Graph, line: number, way: Way = "both"): string {
   const [a, b] = [graph.source[line] ?? 0, graph.end[line] ?? 0].map((place) => nodeName(payload, graph, place));
   if (way === "back") return `${b} → ${a}`;
@@ -57,14 +71,19 @@ export function bondName(order: number): string {
   return BONDS[String(order)] ?? `order ${order}`;
 }
 
-/** The weight of a line, or of both its ways. */
-export function lineWeight(answer: Answer, line: number): string | null {
-  const there = answer.lines?.weight[line];
-  if (there === undefined) return null;
-  const back = answer.back?.weight[line] ?? there;
-  if (back === there) return (there / 1000).toFixed(3);
-  if (back < 0 || there < 0) return (Math.max(back, there) / 1000).toFixed(3);
-  return `${(there / 1000).toFixed(3)} there, ${(back / 1000).toFixed(3)} back`;
+/** The weight of a line one way, or the heavier of both; null where there is none. */
+export function lineWeight(answer: Answer, line: number, way: Way = "both"): string | null {
+  const there = answer.lines?.weight[line] ?? -1;
+  const back = answer.back === null ? there : (answer.back.weight[line] ?? -1);
+  const weight = { both: Math.max(there, back), there, back }[way];
+  return weight < 0 ? null : (weight / 1000).toFixed(3);
+}
+
+/** The weights of a line for its tip: one, or one for each way where they differ. */
+export function lineWeights(payload: Payload, graph: Graph, answer: Answer, line: number): string[] {
+  const [there, back] = [lineWeight(answer, line, "there"), lineWeight(answer, line, "back")];
+  if (there === null || back === null || there === back) return [there ?? back].flatMap((weight) => (weight === null ? [] : [`weight ${weight}`]));
+  return [`weight ${lineName(payload, graph, line, "there")}: ${there}`, `weight ${lineName(payload, graph, line, "back")}: ${back}`];
 }
 
 /** "6 edges", "6 edges and 3 nodes". */
@@ -88,6 +107,11 @@ export function shareWords(payload: Payload, method: Method, size: Size, of: Siz
 
 export function isEmpty(size: Size): boolean {
   return size.every((count) => count === 0);
+}
+
+/** "; 3 bonds in one direction only" */
+export function oneWayWords(payload: Payload, count: number): string {
+  return count === 0 ? "" : `; ${plural(count, lineWord(payload))} in one direction only`;
 }
 
 /** What the slider stands at. */
@@ -130,9 +154,14 @@ export function certificate(
   return sentences;
 }
 
+/** A setting of a method, if it is known. */
+export function setting(method: Method, name: string): string | undefined {
+  return method.settings.find(([known]) => known === name)?.[1];
+}
+
 /** What is best of an explanation for which all subsets were tried. */
 function best(method: Method): string {
-  const tolerance = method.settings.find(([name]) => name === "tolerance")?.[1];
+  const tolerance = setting(method, "tolerance");
   return tolerance === undefined ? "" : `: of those within ${tolerance} of the best bound, this is the smallest`;
 }
 

@@ -2,10 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Method } from "../src/payload";
 import { outcome } from "../src/state";
-import { atLeast, bondName, certificate, cutWords, lineName, lineWeight, nodeName, shareWords, worldNames } from "../src/words";
+import { atLeast, bondName, certificate, cutWords, groupName, instanceName, lineName, lineWeight, lineWeights, nodeName, oneWayWords, shareWords, worldNames } from "../src/words";
 import { answer, instance, payload } from "./example";
 
 const page = payload();
+const { graph } = instance();
 const [method] = page.methods as [Method];
 const joint: Method = { ...method, nodes: true, split: [1 / 3, 1 / 3, 1 / 3] };
 
@@ -56,7 +57,6 @@ test("the slider says what it stands at", () => {
 });
 
 test("nodes and edges are called by name and number", () => {
-  const { graph } = instance();
   assert.equal(nodeName(page, graph, 2), "9");
   assert.equal(lineName(page, graph, 2), "3 – 9");
   assert.equal(lineName(page, graph, 2, "back"), "9 → 3");
@@ -66,12 +66,31 @@ test("nodes and edges are called by name and number", () => {
   assert.equal(bondName(1.5), "aromatic");
 });
 
-test("a weight is one number where both ways weigh the same", () => {
+test("the weight of a line is that of the way that is asked for", () => {
   assert.equal(lineWeight(answer(), 0), "0.900");
   const apart = answer({ back: { weight: [100, -1, 500], kept: [], stay: [3, 4, 2] } });
-  assert.equal(lineWeight(apart, 0), "0.900 there, 0.100 back");
+  assert.deepEqual((["there", "back", "both"] as const).map((way) => lineWeight(apart, 0, way)), ["0.900", "0.100", "0.900"]);
+  assert.deepEqual(lineWeights(page, graph, apart, 0), ["weight 3 → 4: 0.900", "weight 4 → 3: 0.100"]);
+  assert.deepEqual(lineWeights(page, graph, apart, 2), ["weight 0.500"]);
   assert.equal(lineWeight(apart, 1), "0.100");
   assert.equal(lineWeight(answer({ lines: null }), 0), null);
+});
+
+test("a group is named where the name of a node is not the same", () => {
+  const groups = { ...graph, name: [0, 1, 0], group: [0, 0, 0] };
+  const named = payload({ names: ["cow", "grass"], groups: ["cow"] });
+  assert.deepEqual([0, 1].map((place) => groupName(named, groups, place)), [null, "cow"]);
+  assert.equal(groupName(page, graph, 0), null);
+});
+
+test("an instance is called by the name of its node", () => {
+  assert.equal(instanceName(page, instance()), "Node 3");
+  assert.equal(instanceName(payload({ names: ["<b>"] }), instance({ graph: { ...graph, name: [0, 0, 0] } })), "Node 3 (<b>)");
+});
+
+test("directions are spoken of in edges or bonds", () => {
+  assert.equal(oneWayWords(page, 0), "");
+  assert.equal(oneWayWords(payload({ molecules: true }), 1), "; 1 bond in one direction only");
 });
 
 test("there are two worlds of one kind of mask and four of both", () => {
