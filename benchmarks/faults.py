@@ -78,13 +78,13 @@ def identities(folder: Path) -> dict[str, int]:
 def kill(root: Path, expected: dict[str, bytes]) -> str:
     rng, words = random.Random(0), []
     for how in ("local", "processes"):
-        out, began = root / how, time.monotonic()
-        whole = driver(root / f"{how} whole", how)
-        whole.wait()
-        lasted, moments = time.monotonic() - began, list[int]()
+        out, moments = root / how, list[int]()
         for _ in range(MOMENTS):
             process, before = driver(out, how), identities(out)
-            time.sleep(rng.uniform(0.3, 1) * lasted)
+            goal = len(before) + rng.randrange(4)
+            while process.poll() is None and len(identities(out)) < goal:
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.5))
             process.send_signal(signal.SIGKILL)
             process.communicate()
             after = identities(out)

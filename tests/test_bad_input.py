@@ -7,9 +7,21 @@ import re
 import pytest
 import torch
 from torch import nn
+from torch_geometric.nn import GCNConv
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, quick, seeded
 
-from nseg import NSEG, BudgetError, InputError, ModelError, NsegError, Settings, SettingsError, explain_many
+from nseg import (
+    NSEG,
+    BudgetError,
+    Explainer,
+    InputError,
+    ModelError,
+    NsegError,
+    Settings,
+    SettingsError,
+    explain_many,
+    metrics,
+)
 
 DATA = graph()
 
@@ -190,3 +202,77 @@ def test_a_misspelt_setting_is_a_type_error() -> None:
 def test_settings_cannot_be_changed_afterwards() -> None:
     with pytest.raises(AttributeError):
         Settings().steps = 3
+
+
+# --- models that are not what they are said to be ------------------------------------------------------------------------
+
+
+class Says(nn.Module):
+    """A GCN whose scores are turned into something."""
+
+    def __init__(self, turn) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.turn = GCNConv(4, 3), turn
+
+    def forward(self, x, edge_index):
+        return self.turn(self.conv(x, edge_index))
+
+
+WRONG = {
+    "scores as probabilities": (lambda z: 5 * z, {"return_type": "probs"}, "is it return_type='raw'"),
+    "scores as logarithms": (lambda z: 5 * z, {"return_type": "log_probs"}, "is it return_type='raw'"),
+    "probabilities that do not sum": (lambda z: z.sigmoid(), {"return_type": "probs"}, "that sum to 1"),
+    "one class": (lambda z: z[:, :1], {}, "at least two classes"),
+    "classes": (lambda z: z.argmax(-1), {}, "scores or probabilities"),
+    "complex": (lambda z: z.to(torch.complex64), {}, "scores or probabilities"),
+    "one value per node": (lambda z: z[:, 0], {}, r"must return \[rows, classes\]"),
+    "two tensors": (lambda z: (z, z), {}, "must return one tensor"),
+    "nodes as graphs": (lambda z: z, {"task_level": "graph"}, "must return 1 rows here"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_an_output_that_is_not_what_it_is_said_to_be_gets_a_sentence(name: str) -> None:
+    turn, changes, words = WRONG[name]
+    config = {**NODE_CONFIG, **changes}
+    explain, data = explainer(Says(turn), quick(), config), graph()
+    few = [data] if config["task_level"] == "graph" else data
+    with pytest.raises(ModelError, match=f"(?i){words}"):
+        explain_many(explain, few, [0])
+
+
+@pytest.mark.parametrize("kind", ["softmax", "log_softmax"])
+def test_probabilities_that_are_some_are_welcome(kind: str) -> None:
+    turn = (lambda z: z.softmax(-1)) if kind == "softmax" else (lambda z: z.log_softmax(-1))
+    config = {**NODE_CONFIG, "return_type": "probs" if kind == "softmax" else "log_probs"}
+    (one,) = explain_many(explainer(Says(turn), quick(), config), graph(), [0])
+    assert 0 <= one.pns <= min(one.pn, one.ps) <= 1
+
+
+def test_an_explainer_of_nonsense_gets_a_sentence() -> None:
+    good = {"explanation_type": "model", "edge_mask_type": "object", "model_config": NODE_CONFIG}
+    for model, algorithm, changes in (
+        (3, NSEG(), {}),
+        (Says(abs), "nseg", {}),
+        (Says(abs), NSEG(), {"model_config": None}),
+        (Says(abs), NSEG(), {"model_config": {**NODE_CONFIG, "mode": "foo"}}),
+        (Says(abs), NSEG(), {"edge_mask_type": "foo"}),
+        (Says(abs), NSEG(), {"edge_mask_type": None}),
+    ):
+        with pytest.raises(InputError):
+            Explainer(model, algorithm, **{**good, **changes})
+    explain = Explainer(Says(lambda z: z), quick(), **good)
+    for data in (None, "x", 3, [3]):
+        with pytest.raises(InputError, match="data must be"):
+            explain_many(explain, data, [0])
+    with pytest.raises(InputError, match="explainer must be"):
+        explain_many(None, graph(), [0])
+    with pytest.raises(InputError, match="batch must say"):
+        explain_many(explainer(seeded(Molecule), quick(), GRAPH_CONFIG), [changed(batch=torch.zeros(2))])
+    with pytest.raises(ModelError, match="must run on what it is given"):
+        explain(graph().x, graph().edge_index, index=0, foo=3)
+    with pytest.raises(ModelError, match="must return one tensor"):
+        Explainer(Says(lambda z: (z, z)), quick(), **good)(graph().x, graph().edge_index, index=0)
+    with pytest.raises(InputError, match="which has ground truth"):
+        metrics.accuracy(graph(), explain_many(explain, graph(), [0]))

@@ -223,7 +223,7 @@ def test_what_is_stored_is_what_was_found(tmp_path: Path) -> None:
                 assert torch.equal(one[name], other[name]), name
             assert (one.pns, one.output_id) == (other.pns, other.output_id)
             assert int(other.target) == int(one.target[one.index])
-    with pytest.raises(InputError, match="must hold manifest"):
+    with pytest.raises(InputError, match="which is no folder"):
         store.read(tmp_path / "none")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="must be a folder"):

@@ -368,7 +368,7 @@ def test_words_for_what_cannot_be(tmp_path: Path) -> None:
     for size in (0, -1, 1.5, True, "3"):
         with pytest.raises(InputError, match="shard must be"):
             run(tmp_path / "run", shard=size)
-    with pytest.raises(InputError, match="must hold manifest"):
+    with pytest.raises(InputError, match="which is no folder"):
         nseg.read(tmp_path / "none")
     assert not (tmp_path / "run").exists()
 

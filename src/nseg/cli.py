@@ -67,9 +67,16 @@ READING = (
 COLUMNS = (
     "Fid+: share whose class changes without the explanation (higher is better). Fid-: share whose class changes with it "
     "alone (lower). charact: both in one (higher), to be read beside the sparsity, the share of the edges within reach "
-    "(nodes, if only they are masked) that is left out. Recall@K and ROC-AUC: against ground truth, for soft masks, where "
-    "it is known."
+    "(nodes, if only they are masked) that is left out. PNS, PN, PS: lower bounds; where the model is sure of the class "
+    "whatever is kept, PS is a ratio of two numbers near 0 and says little."
 )
+TRUTH = " Recall@K and ROC-AUC: against ground truth, for soft masks."
+
+
+FEW = 5
+"""So many explanations are printed one by one."""
+
+MOST_SHOWN = 12  # edges, or nodes, of one
 
 
 def console(width: int = 110) -> Console:
@@ -118,7 +125,10 @@ def demo(
     out.print(predictions(data, found))
     out.print(READING)
     hits = float(metrics.accuracy(data, found).recall_at_k.mean())
-    out.print(f"The model was trained to find houses. The six best edges of a prediction hold {hits:.0%} of its own house.")
+    out.print(
+        f"The model was trained to find houses. The six best edges of a prediction hold {hits:.0%} of its own house: the "
+        "model does not need the whole house, and an explanation says what the model needs."
+    )
     reports.report({"NSEG": found}, report, data=data, explainer=explain, title="Why is a node part of a house?")
     out.print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
 
@@ -171,8 +181,10 @@ def algorithm_of(method: str, dataset: str | None, masks: str, objective: str | 
 BackendName = Annotated[
     str | None, typer.Option(help=f"Where to work: {', '.join(backends.NAMES)}; local if none, processes with --workers.")
 ]
-Workers = Annotated[int | None, typer.Option(min=1, help="Of the back end; as many as there are cores if none.")]
-Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, for --backend ray.")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="How many workers the back end has; as many as there are cores if none.")
+]
+Address = Annotated[str | None, typer.Option(help="Address of a Ray cluster, such as head:6379; implies --backend ray.")]
 
 
 def crew_of(backend: str | None, workers: int | None, address: str | None) -> backends.Backend:
@@ -187,11 +199,16 @@ def explain(
     arch: Annotated[str, typer.Option(help="gcn or gin: which pre-trained network to explain.")] = "gcn",
     method: Annotated[str, typer.Option(help="How to explain; 'nseg list' shows all methods.")] = "nseg",
     objective: Annotated[
-        str | None, typer.Option(help="For nseg: pns (if none), pn (necessity only) or ps (sufficiency only).")
+        str | None, typer.Option(help="For nseg: pns, pn (necessity only) or ps (sufficiency only); pns if none.")
     ] = None,
-    masks: Annotated[str, typer.Option(help="e (edges), f (nodes) or ef (both jointly).")] = "e",
+    masks: Annotated[
+        str, typer.Option(help="What is kept or left out: e (edges), f (nodes with their features) or ef (both jointly).")
+    ] = "e",
     index: Annotated[
-        str | None, typer.Option(help="What to explain: 7, 3,5,9 or 300:700; the paper's instances if none.")
+        str | None,
+        typer.Option(
+            help="What to explain: 7, 3,5,9 or 300:700. If none: the paper's instances of a dataset, all of your own."
+        ),
     ] = None,
     paper: Annotated[bool, typer.Option(help="Use the paper's settings for the dataset instead of the default.")] = False,
     undirected: Annotated[bool, typer.Option(help="Give both directions of an edge one weight.")] = False,
@@ -217,7 +234,7 @@ def explain(
     quiet: Annotated[bool, typer.Option(help="No progress bar.")] = False,
 ) -> None:
     """Explain predictions, store them, and print how good the explanations are."""
-    refuse(dataset, model, weights, data, level)
+    refuse(dataset, model, weights, data, level, paper)
     if out is not None:
         store.prepared(out)
     if report is not None:
@@ -235,28 +252,29 @@ def explain(
         key = f"{dataset}/{arch}"
         source = {"dataset": dataset, "architecture": arch, "weights": models.manifest()[key]["sha256"]}
     else:
-        if data is None or paper:
-            raise InputError("--model needs --data, and --paper a dataset of the paper (got no data, or --paper).")
+        assert data is not None
         bench, net, graphs = None, own_model(str(model), weights), own_data(data)
         config = {"mode": "multiclass_classification", "task_level": level, "return_type": "raw"}
         chosen = list(range(rows(graphs, level))) if index is None else numbers(index)
         source = {"model": str(model), "weights": str(weights), "data": str(data), "level": level}
     explain_ = explainer(net, config, masks, algorithm)
     progress = False if quiet else None
-    began = time.perf_counter()
+    began, before = time.perf_counter(), stored(out)
     if hasattr(algorithm, "fit"):  # a method that learns does so on what it explains
         algorithm.fit(explain_, graphs, chosen, progress=progress)
-    with crew_of(backend, workers, address) as crew:
+    with crew_of(backend, workers, address) as crew, resumable(out is not None):
         found: Sequence[Explanation] = explain_many(
             explain_, graphs, chosen, progress=progress, out=out, strict=strict, backend=crew, shard=shard
         )
-    seconds = time.perf_counter() - began
-    console().print(
-        f"{len(found)} explained in {seconds:.1f} s ({seconds / len(found):.4f} s each), masks {masks}, {algorithm}."
-    )
+    seconds, new = time.perf_counter() - began, len(found) - before
+    took = f" in {seconds:.1f} s ({seconds / new:.4f} s each)" if new else ""
+    there = f", {before} were stored already" if before else ""
+    console().print(f"{new} explained{took}{there}, masks {masks}, {algorithm}.")
     large = isinstance(graphs, LargeGraph)
     good = explained(explain_, graphs, found) if (measure or report) and not large else []
     measured = measures(explain_, graphs, bench, good) if measure and good else {}
+    for one in good if len(good) <= FEW else ():
+        console().print(in_short(one), soft_wrap=True)
     if measured:
         console().print(scores_table(measured))
     if out is not None:
@@ -266,9 +284,7 @@ def explain(
             "masks": masks,
             "settings": algorithm.settings.as_plain_data(),
             "instances": len(found),
-            "seconds": round(seconds, 3),
             "metrics": measured,
-            "command": " ".join(["nseg", *sys.argv[1:]]),
             "nseg": __version__,
         }
         store.write_json(out / "summary.json", facts)
@@ -280,12 +296,47 @@ def explain(
         console().print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
 
 
-def refuse(dataset: str | None, model: str | None, weights: Path | None, data: Path | None, level: str) -> None:
+@contextmanager
+def resumable(kept: bool) -> Iterator[None]:
+    """Ctrl-C ends with a word on what to do."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        typer.echo("Stopped." + (" What is done is stored; the same command does the rest." if kept else ""), err=True)
+        raise typer.Exit(130) from None
+
+
+def stored(out: Path | None) -> int:
+    """How many explanations a folder holds already."""
+    there = out is not None and (out / "manifest.json").is_file()
+    return len(store.Explanations(out)) if there and out is not None else 0
+
+
+def in_short(one: Explanation) -> str:
+    """What an explanation keeps, in words."""
+    parts = [f"Output {one.output_id}: p {one.p_factual:.3f} with the explanation alone, {one.p_complement:.3f} without it."]
+    if one.get("hard_edge_mask") is not None:
+        ends = one.node_id[one.edge_index[:, one.hard_edge_mask]].T.tolist()
+        shown = ", ".join(f"{a} to {b}" for a, b in ends[:MOST_SHOWN]) + (", ..." if len(ends) > MOST_SHOWN else "")
+        parts.append(f"{len(ends)} of {int(one.reached.sum())} edges are kept: {shown or 'none'}.")
+    if one.get("hard_node_mask") is not None and one.hard_node_mask.size(0) == one.node_id.numel():
+        nodes = one.node_id[one.hard_node_mask.any(1)].tolist()
+        shown = ", ".join(map(str, nodes[:MOST_SHOWN])) + (", ..." if len(nodes) > MOST_SHOWN else "")
+        parts.append(f"{len(nodes)} of {one.node_id.numel()} nodes are kept: {shown or 'none'}.")
+    return " ".join(parts)
+
+
+def refuse(dataset: str | None, model: str | None, weights: Path | None, data: Path | None, level: str, paper: bool) -> None:
     """Raise unless it is clear what to explain."""
     if (dataset is None) == (model is None):
-        raise InputError("Say what to explain: a dataset, or your own with --model and --data (got both or neither).")
+        both = "neither" if dataset is None else "both"
+        raise InputError(f"Say what to explain: a dataset, or your own with --model and --data (got {both}).")
     if dataset is not None and (weights or data):
         raise InputError("--weights and --data belong to --model (got them with a dataset). Leave the dataset out.")
+    if model is not None and data is None:
+        raise InputError("--model needs --data, a file or folder with your graph (got none).")
+    if model is not None and paper:
+        raise InputError("--paper needs a dataset of the paper (got --model). Leave it out.")
     if level not in ("node", "graph"):
         raise InputError(f"level must be node or graph (got {level!r}).")
 
@@ -321,9 +372,12 @@ def scores_table(measured: dict[str, dict[str, float]]) -> Table:
     """Metrics of explanations, a line per kind of mask."""
     columns = ("fid_plus", "fid_minus", "charact", "sparsity", "pns", "pn", "ps", "recall_at_k", "roc_auc")
     heads = ("Fid+", "Fid-", "charact", "sparsity", "PNS", "PN", "PS", "Recall@K", "ROC-AUC")
-    table = Table("masks", *heads, title="Messages and features are weighed, nothing is removed", caption=COLUMNS)
+    known = [c for c in columns if any(not math.isnan(row.get(c, math.nan)) for row in measured.values())]
+    shown = [head for head, c in zip(heads, columns, strict=True) if c in known]
+    caption = COLUMNS + (TRUTH if "recall_at_k" in known else "")
+    table = Table("masks", *shown, title="Messages and features are weighed, nothing is removed", caption=caption)
     for name, row in measured.items():
-        values = (row.get(c, float("nan")) for c in columns)
+        values = (row.get(c, float("nan")) for c in known)
         table.add_row(name, *("" if math.isnan(v) else f"{v:.3f}" for v in values))
     return table
 
@@ -333,8 +387,8 @@ def rows(graphs: Any, level: str) -> int:
     return int(graphs.num_nodes) if isinstance(graphs, Data | LargeGraph) and level == "node" else len(graphs)
 
 
-def numbers(text: str) -> list[int]:
-    """Row numbers from ``7``, ``3,5,9`` or ``300:700``.
+def numbers(text: str, what: str = "index") -> list[int]:
+    """Numbers from ``7``, ``3,5,9`` or ``300:700``.
 
     >>> numbers("3,5:8")
     [3, 5, 6, 7]
@@ -345,7 +399,9 @@ def numbers(text: str) -> list[int]:
             first, colon, last = part.partition(":")
             found += range(int(first), int(last)) if colon else [int(first)]
     except ValueError:
-        raise InputError(f"index must look like 7, 3,5,9 or 300:700 (got {text!r}).") from None
+        raise InputError(f"{what} must look like 7, 3,5,9 or 300:700 (got {text!r}).") from None
+    if not found:
+        raise InputError(f"{what} must name at least one number (got {text!r}). 300:700 is 300 to 699.")
     return found
 
 
@@ -358,18 +414,27 @@ def own_model(place: str, weights: Path | None) -> nn.Module:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise InputError(
+            f"{path} must be a Python file that runs (got {type(error).__name__}: {error}). Mend it."
+        ) from error
     build: Callable[[], nn.Module] | None = getattr(module, name, None)
     if not callable(build):
         raise InputError(f"{path} must define {name}() that returns the model (it does not).")
     try:
         model = build()
-        if isinstance(model, nn.Module) and weights is not None:
-            model.load_state_dict(models.read_weights(weights))
-    except (TypeError, RuntimeError) as error:
-        raise InputError(f"{name}() must return a model without arguments, and fit its weights (got: {error}).") from error
+    except Exception as error:
+        raise InputError(f"{name}() must return a model without arguments (got {type(error).__name__}: {error}).") from error
     if not isinstance(model, nn.Module):
         raise InputError(f"{name}() must return a torch.nn.Module (got {type(model).__name__}).")
+    if weights is not None:
+        try:
+            model.load_state_dict(models.read_weights(weights))
+        except RuntimeError as error:
+            said = " ".join(str(error).split())
+            raise InputError(f"{weights.name} must hold the weights of what {name}() returns (got: {said}).") from error
     return model.eval()
 
 
@@ -421,16 +486,17 @@ def bench(
     changes: dict[str, Any] = {
         "every": every,
         "networks": networks,
-        "seeds": None if seeds is None else tuple(numbers(seeds)),
+        "seeds": None if seeds is None else tuple(numbers(seeds, "seeds")),
     }
     plan = replace(plan, **{k: v for k, v in changes.items() if v is not None})
     folder = out or Path("runs") / plan.name
+    crew_ = crew_of(backend, workers, address)
     run_, trials = study.start(plan, folder, " ".join(["nseg", *sys.argv[1:]]))
     left = [key for key in trials if not run_.done(key, plan.measures, retry)]
     show = not quiet and not as_json
     if show:
         console().print(f"{plan.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
-    with crew_of(backend, workers, address) as crew, bench_progress(run_, left, show) as (advance, say):
+    with crew_ as crew, resumable(True), bench_progress(run_, left, show) as (advance, say):
         for record in study.run(run_, plan, trials, crew, retry):
             advance()
             if as_json:
@@ -494,6 +560,9 @@ def report(
     if form not in ("table", "csv", "none", *printed):
         raise InputError(f"--format must be table, markdown, csv, latex or none (got {form!r}).")
     pages: list[Path] = []
+    known = {trial.dataset for one in found.studies() for trial in found.study(one)[1].values()}
+    if dataset is not None and dataset not in known:
+        raise InputError(f"--dataset must be one of the run's: {', '.join(sorted(known))} (got {dataset!r}).")
     for one in [name] if name else found.studies():
         lines = summary.summary(found, one)
         if form == "table":

@@ -7,14 +7,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import ExplainerAlgorithm
 from torch_geometric.explain import Explanation as PyGExplanation
-from torch_geometric.explain.config import MaskType, ModelMode
+from torch_geometric.explain.config import MaskType, ModelMode, ModelReturnType, ModelTaskLevel
 
 from nseg import objective as obj
-from nseg.errors import SettingsError, UnsupportedError
+from nseg.errors import InputError, ModelError, NsegError, SettingsError, UnsupportedError
 from nseg.explanation import Explanation
 from nseg.extract import harden, towards
 from nseg.instances import Instances, Role, opposite
@@ -253,11 +253,32 @@ def explanation(
     return found
 
 
+def _names(kind: Any) -> str:
+    return ", ".join(one.value for one in kind)
+
+
 class Explainer(PyGExplainer):  # type: ignore[misc]
     """PyG's ``Explainer``, that looks at its input first and gives the model back as it was when something raises.
 
     PyG's own leaves the model in evaluation mode, and perhaps masked, if the model or an algorithm fails.
     """
+
+    def __init__(self, model: nn.Module, algorithm: ExplainerAlgorithm, *args: Any, **kwargs: Any) -> None:
+        for value, kind in ((model, nn.Module), (algorithm, ExplainerAlgorithm)):
+            if not isinstance(value, kind):
+                raise InputError(
+                    f"Explainer(model, algorithm, ...) needs a {kind.__name__} there (got {type(value).__name__}). "
+                    "Begin so: Explainer(model, NSEG(), ...)."
+                )
+        try:
+            super().__init__(model, algorithm, *args, **kwargs)
+        except NsegError:
+            raise
+        except (ValueError, TypeError, AttributeError) as error:
+            raise InputError(
+                f"The explainer's arguments must be ones that PyG knows (got: {error}). Modes are {_names(ModelMode)}, task "
+                f"levels {_names(ModelTaskLevel)}, return types {_names(ModelReturnType)}, masks {_names(MaskType)}."
+            ) from error
 
     def __call__(self, x: Any, edge_index: Any, *, target: Any = None, index: Any = None, **kwargs: Any) -> PyGExplanation:
         checked_inputs(self.model, x, edge_index, kwargs, self.model_config.task_level)
@@ -268,4 +289,6 @@ class Explainer(PyGExplainer):  # type: ignore[misc]
         """What the model says; a sentence if it fails."""
         with in_words():
             output: Tensor = super().get_prediction(*args, **kwargs)
+        if not isinstance(output, Tensor):
+            raise ModelError(f"The model must return one tensor (got {type(output).__name__}). Wrap it so that it does.")
         return output

@@ -118,13 +118,13 @@ class LargeGraph:
             x: features, [N, F].
             node, edge: further arrays by name with a row per node (such as ``y``), and with a row per edge.
         """
-        root = store.prepared(folder)
-        if any(root.iterdir()):
-            raise StoreError(f"{root} must be empty (it is not). Give another folder.")
         rows = {f"node.{name}": _array(value) for name, value in {"x": x, **(node or {})}.items()}
         rows |= {f"edge.{name}": _array(value) for name, value in (edge or {}).items()}
         ends = _checked(_array(edge_index), rows)
         nodes, edges = len(rows["node.x"]), ends.shape[1]
+        root = store.prepared(folder)
+        if any(root.iterdir()):
+            raise StoreError(f"{root} must be empty (it is not). Give another folder.")
         try:
             _write_csr(root, ends, nodes)
             for name, value in rows.items():

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
-from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
+from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType, ModelTaskLevel
 from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError
@@ -262,6 +262,26 @@ def score(output: Tensor, target: Tensor, config: ModelConfig) -> Tensor:
     return output.gather(-1, target.expand(output.shape[:-1]).unsqueeze(-1)).squeeze(-1)
 
 
+def require_probabilities(output: Tensor, config: ModelConfig) -> None:
+    """Raise unless an output is what the configuration says it is: scores of several classes, or their probabilities."""
+    several = config.mode is not ModelMode.binary_classification
+    if several and output.size(1) < 2:
+        raise ModelError(
+            f"A multiclass model must have at least two classes (got shape {tuple(output.shape)}). Use "
+            "mode='binary_classification' if its one column is a score of yes."
+        )
+    if config.return_type is ModelReturnType.raw:
+        return
+    p = output.exp() if config.return_type is ModelReturnType.log_probs else output
+    slack = torch.finfo(p.dtype).eps ** 0.5
+    outside = bool((p < -slack).any() or (p > 1 + slack).any())
+    if outside or (several and bool(((p.sum(-1) - 1).abs() > slack).any())):
+        raise ModelError(
+            f"A model with return_type='{config.return_type.value}' must return probabilities that sum to 1 (got "
+            f"{float(p.min()):.3g} to {float(p.max()):.3g}). Is it return_type='raw'?"
+        )
+
+
 def accepts(model: nn.Module, name: str) -> bool:
     """Whether the model's forward takes an argument of that name."""
     return name in inspect.signature(model.forward).parameters
@@ -279,6 +299,10 @@ def call(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
     output = model(inputs.x, inputs.edge_index, **inputs.kwargs)
     if not isinstance(output, Tensor):
         raise ModelError(f"The model must return one tensor (got {type(output).__name__}). Wrap it so that it does.")
+    if not output.is_floating_point():
+        raise ModelError(
+            f"The model must return scores or probabilities (got {output.dtype}). Leave argmax and the like out."
+        )
     if config.mode is ModelMode.binary_classification:
         if output.dim() > 1 and output.numel() != output.size(0):
             raise ModelError(
@@ -286,10 +310,13 @@ def call(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
                 f"{tuple(output.shape)}). Use mode='multiclass_classification' if its columns are classes."
             )
         return output.reshape(-1)
-    if output.dim() == 1:  # one graph, classes only
+    if output.dim() == 1 and config.task_level is ModelTaskLevel.graph:  # one graph, classes only
         output = output.unsqueeze(0)
     if output.dim() != 2:
-        raise ModelError(f"A multiclass model must return [rows, classes] (got shape {tuple(output.shape)}).")
+        raise ModelError(
+            f"A multiclass model must return [rows, classes] (got shape {tuple(output.shape)}). Use "
+            "mode='binary_classification' if it gives one value per row."
+        )
     return output
 
 

@@ -71,6 +71,7 @@ def opened(folder: str | Path, manifest: Mapping[str, Any], number: int) -> Iter
         number: how many shards it has.
     """
     root = store.prepared(folder)
+    _check(root, manifest)  # before anything is written to a folder that is somebody else's
     with _alone(root):
         _check(root, manifest)
         for leftover in (*root.glob(".manifest.json.*"), *(root / "explanations").glob(".*")):

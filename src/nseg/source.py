@@ -15,7 +15,20 @@ from torch_geometric.explain.config import ModelConfig, ModelMode, ModelTaskLeve
 
 from nseg.errors import InputError, ModelError, NsegError
 from nseg.instances import Inputs, Instances, Neighbours, Role, around, packable, spread, whole
-from nseg.scm import PLAIN, Passing, Scm, Way, accepts, call, close, counted, embeddings, predicted_class, trace
+from nseg.scm import (
+    PLAIN,
+    Passing,
+    Scm,
+    Way,
+    accepts,
+    call,
+    close,
+    counted,
+    embeddings,
+    predicted_class,
+    require_probabilities,
+    trace,
+)
 
 
 def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str, Any], level: ModelTaskLevel) -> Inputs:
@@ -106,8 +119,14 @@ def _check_values(given: Mapping[str, Any], edges: int) -> None:
             continue
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise InputError(f"{name} must be finite (got NaN or infinity). Clean it, e.g. with torch.nan_to_num.")
-        if name in ("edge_weight", "edge_attr", "edge_type") and value.size(0) != edges:
-            raise InputError(f"{name} must have one entry per edge, {edges} (got {value.size(0)}).")
+        if name in ("edge_weight", "edge_attr", "edge_type") and value.shape[:1] != (edges,):
+            raise InputError(f"{name} must have one entry per edge, {edges} (got shape {tuple(value.shape)}).")
+        whole = value.dtype is torch.long and value.shape == given["x"].shape[:1] and bool((value >= 0).all())
+        if name == "batch" and not whole:
+            raise InputError(
+                f"batch must say the graph of each node, whole numbers from 0, torch.long of shape ({len(given['x'])},) "
+                f"(got {value.dtype} of shape {tuple(value.shape)}). Leave it out if there is one graph."
+            )
 
 
 def checked_index(index: Any, number: int) -> Tensor:
@@ -168,6 +187,18 @@ def outputs_of(inputs: Inputs, level: ModelTaskLevel) -> tuple[Role, int]:
     return Role.EDGE, inputs.num_edges
 
 
+def checked_rows(output: Tensor, inputs: Inputs, level: ModelTaskLevel) -> Role:
+    """What a row of the output stands for; raises unless there are as many as there should be."""
+    role, expected = outputs_of(inputs, level)
+    if output.size(0) != expected:
+        raise ModelError(
+            f"A model of task level '{level.value}' must return {expected} rows here, {role.value} (got {output.size(0)}). "
+            "Check task_level in model_config"
+            + (" and that the pairs are given as edge_label_index." if level is ModelTaskLevel.edge else ".")
+        )
+    return role
+
+
 CANNOT_BE_CUT = (IndexError, RuntimeError, ValueError, TypeError)
 """What a model may raise that takes no other graph than its own, e.g. because it has a parameter per node."""
 
@@ -195,7 +226,7 @@ class Source:
             if edges:
                 raise
             self.traced = False  # a layer that edge masks do not reach is no matter where edges are not masked
-        self.outputs = self._output_role()
+        self.outputs = checked_rows(self.output, inputs, config.task_level)
         self.hops = len(self.passings)
         self.receivers = tuple(sorted({p.receiver for p in self.passings})) or (1,)
 
@@ -214,17 +245,6 @@ class Source:
         owner = torch.arange(row.numel(), device=row.device)
         instances = around(self.inputs, self.outputs, row, owner, owner, self.neighbours, self.hops + 1)
         return float(instances.sizes.double().mean())
-
-    def _output_role(self) -> Role:
-        rows, level = self.output.size(0), self.config.task_level
-        role, expected = outputs_of(self.inputs, level)
-        if rows != expected:
-            raise ModelError(
-                f"A model of task level '{level.value}' must return {expected} rows here, {role.value} (got {rows}). "
-                "Check task_level in model_config"
-                + (" and that the pairs are given as edge_label_index." if level is ModelTaskLevel.edge else ".")
-            )
-        return role
 
     def rows(self, index: Any) -> Tensor:
         """Explained rows from an index."""
@@ -474,4 +494,5 @@ def prediction(model: nn.Module, inputs: Inputs, config: ModelConfig) -> Tensor:
             "The model must give the same output for the same input in evaluation mode (got two different ones). Take the "
             "randomness out of forward(), e.g. pass training=self.training to dropout."
         )
+    require_probabilities(output, config)
     return output

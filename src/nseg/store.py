@@ -132,11 +132,15 @@ def _value(scalar: Any) -> Any:
 
 def prepared(folder: str | Path) -> Path:
     """A folder to write into, made if need be."""
+    if not isinstance(folder, str | Path) or not str(folder):
+        raise InputError(f"The output must be the name of a folder (got {folder!r}).")
     path = Path(folder)
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"The output must be a folder that can be made (got {folder}: {error.strerror}).") from error
+        raise InputError(
+            f"The output must be a folder that can be made (got {folder}: {error.strerror}). Give another folder."
+        ) from error
     return path
 
 
@@ -242,6 +246,8 @@ class Explanations(Sequence[Explanation]):
     """
 
     def __init__(self, folder: str | Path) -> None:
+        if not isinstance(folder, str | Path) or not Path(folder).is_dir():
+            raise InputError(f"The folder of a run must be there (got {folder}, which is no folder). Check the path.")
         self.folder = Path(folder)
         self.manifest = read_manifest(self.folder)
         self._kept: dict[int, list[Explanation]] = {}
@@ -271,7 +277,7 @@ class Explanations(Sequence[Explanation]):
 
     @property
     def complete(self) -> bool:
-        """Whether there is one for every target."""
+        """Whether there is one for every target; whether a file is damaged is seen when it is read."""
         targets = self.manifest.get("targets", {})
         return bool(len(self) == targets.get("number", len(self)))
 

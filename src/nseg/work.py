@@ -7,7 +7,7 @@ what they explain into instances and chunks that fit into memory, and write expl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
@@ -35,6 +35,7 @@ from nseg.source import (
     checked_index,
     checked_inputs,
     checked_pairs,
+    checked_rows,
     graph_scms,
     in_words,
     outputs_of,
@@ -68,13 +69,20 @@ def work_on(explainer: Explainer, data: Any, target: Any, budget: int, kwargs: d
         explainer, data, target, budget, kwargs: as :func:`nseg.explain_many` takes them.
         strict: raise where a target cannot be explained; else its explanation says why.
     """
+    if not isinstance(explainer, Explainer):
+        raise InputError(
+            f"explainer must be an Explainer of PyG or nseg (got {type(explainer).__name__}). Make one of the model."
+        )
     level = explainer.model_config.task_level
     if isinstance(data, Batch) and level is ModelTaskLevel.graph:
         data = data.to_data_list()
     if isinstance(data, HeteroData):
         raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use data.to_homogeneous().")
-    if not isinstance(data, Data | LargeGraph | Sequence | Dataset):
+    if not isinstance(data, Data | LargeGraph | Sequence | Dataset) and isinstance(data, Iterable):
         data = list(data)
+    graphs = isinstance(data, Sequence | Dataset) and not isinstance(data, str | bytes)
+    if not (isinstance(data, Data | LargeGraph) or (graphs and all(isinstance(one, Data) for one in data[:1]))):
+        raise InputError(f"data must be a graph, or a sequence of graphs, of PyG (got {type(data).__name__}).")
     if isinstance(data, Data | LargeGraph) == (level is ModelTaskLevel.graph):
         raise InputError(
             "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."
@@ -444,7 +452,10 @@ class ManyGraphs(Work):
         inputs = [self._inputs(self.data[n], {}) for n in numbers]
         _check_alike(inputs, numbers)
         targets = [self._target(self.data[n], n) for n in numbers]
-        output = torch.cat([prediction(self.model, one, self.config)[:1] for one in inputs])
+        outputs = [prediction(self.model, one, self.config) for one in inputs]
+        for one, said in zip(inputs, outputs, strict=True):
+            checked_rows(said, one, self.config.task_level)
+        output = torch.cat(outputs)
         target = None if targets[0] is None else torch.cat([t for t in targets if t is not None]).to(output.device)
         return _Pack(inputs, targets, output, checked_classes(output, target, self.config))
 

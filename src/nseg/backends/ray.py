@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 import uuid
 from collections.abc import Callable, Generator, Sequence
@@ -15,6 +16,7 @@ from nseg.backends.parcel import packed, unpacked
 from nseg.backends.worker import outcome, result
 from nseg.errors import BackendError
 
+PATIENCE = 5  # seconds
 HINT = 'backend="ray" needs Ray (it is not installed). Install it: pip install "nseg[ray]".'
 
 
@@ -41,6 +43,7 @@ class Ray(Backend):
         if self.ours:
             try:
                 address = address or os.environ.get("RAY_ADDRESS")
+                _knock(address)
                 own = {} if address else {"include_dashboard": False}
                 ray.init(address, log_to_driver=False, logging_level="error", **own)
             except Exception as error:
@@ -86,6 +89,13 @@ class Ray(Backend):
     def close(self) -> None:
         if self.ours and self.ray.is_initialized():
             self.ray.shutdown()
+
+
+def _knock(address: str | None) -> None:
+    """Raise if nobody answers at HOST:PORT; Ray itself tries for minutes."""
+    host, _, port = (address or "").rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host, int(port)), timeout=PATIENCE).close()
 
 
 _functions: dict[str, Any] = {}

@@ -43,6 +43,11 @@ def accuracy(data: Benchmark, explanations: Explanation | Sequence[Explanation],
     """
     if kind not in ("edge", "node"):
         raise InputError(f"kind must be 'edge' or 'node' (got {kind!r}).")
+    if not isinstance(data, Benchmark):
+        raise InputError(
+            f"data must be a dataset of nseg.datasets, which has ground truth (got {type(data).__name__}). For your own, "
+            "compare masks by metrics.recall_at_k and metrics.roc_auc."
+        )
     found = [placed(one) for one in _several(explanations)]
     rows = [_one(data, one, kind) for one in found]
     return Accuracy(*(torch.tensor(column, dtype=torch.double) for column in zip(*rows, strict=True)))

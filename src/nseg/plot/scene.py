@@ -207,6 +207,11 @@ class _Graph(NamedTuple):
 def _graph(one: Explanation, data: Benchmark | None) -> _Graph:
     if not isinstance(one, Explanation):
         raise InputError(f"A scene is of one homogeneous Explanation (got {type(one).__name__}).")
+    if data is not None and not isinstance(data, Benchmark):
+        raise InputError(
+            f"data must be a dataset of nseg.datasets (got {type(data).__name__}). Leave it out for a graph of your own: an "
+            "explanation from explain_many has its graph; names=... and class_names=... say what things are called."
+        )
     index, edge_index = one.get("index"), one.get("edge_index")
     number = int(one.get("output_id", 0 if index is None else _numbers(index)[0]))
     edge_id, node_id = one.get("edge_id"), one.get("node_id")

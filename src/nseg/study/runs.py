@@ -96,6 +96,8 @@ class Run:
 def start(study: Study, folder: str | Path, command: str = "") -> tuple[Run, dict[str, Trial]]:
     """Make or open a run folder and note what will be run in it."""
     root = store.prepared(folder)
+    if (root / "manifest.json").exists():
+        raise InputError(f"{root} must be empty or hold studies (it holds a run of nseg explain). Give another folder.")
     for part in ("studies", "records", "explanations", "values", "locks"):
         store.prepared(root / part)
     trials = {key(trial): trial for trial in study.trials()}
