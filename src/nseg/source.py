@@ -38,8 +38,9 @@ def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[st
             "x and edge_index must be tensors (got dictionaries). Heterogeneous graphs are not supported; "
             "use HeteroData.to_homogeneous() with a homogeneous model."
         )
-    if not isinstance(x, Tensor):
-        raise InputError(f"x must be a tensor [nodes, features] (got {type(x).__name__}).")
+    if not isinstance(x, Tensor) or x.layout is not torch.strided:
+        kind = "a sparse tensor" if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x must be a dense tensor [nodes, features] (got {kind}). Use to_dense() on a sparse one.")
     if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
         kind = f"a sparse {type(edge_index).__name__}" if isinstance(edge_index, Tensor) else type(edge_index).__name__
         raise InputError(
@@ -115,7 +116,7 @@ def _check_devices(model: nn.Module, given: Mapping[str, Any]) -> None:
 
 def _check_values(given: Mapping[str, Any], edges: int) -> None:
     for name, value in given.items():
-        if not isinstance(value, Tensor):
+        if not isinstance(value, Tensor) or value.layout is not torch.strided:
             continue
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
             raise InputError(f"{name} must be finite (got NaN or infinity). Clean it, e.g. with torch.nan_to_num.")
