@@ -128,7 +128,7 @@ INPUTS = {
         "to_edge_index",
     ),
     "edge to a node that is not there": (lambda: many(changed(edge_index=DATA.edge_index + 5)), InputError, "from 0 to 23"),
-    "x missing": (lambda: many(changed(x=None)), InputError, "x must be a tensor"),
+    "x missing": (lambda: many(changed(x=None)), InputError, "x must be a dense tensor"),
     "budget of one byte": (lambda: many(budget=1), BudgetError, "Raise it: budget="),
     "budget negative": (lambda: many(budget=-5), BudgetError, "positive number of bytes"),
     "one graph at graph level": (lambda: many(config=GRAPH_CONFIG, model=seeded(Molecule)), InputError, "Put it in a list"),
