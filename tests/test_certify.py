@@ -486,7 +486,8 @@ def test_a_certificate_speaks_and_can_be_kept() -> None:
     assert one.words() == (
         "Keeping these 1 of 4 edges gives class 1 with p = 0.98. Keeping the others instead gives p = 0.01. "
         "So PNS >= 0.97, PN >= 0.99 and PS >= 0.98. No violation of monotonicity was seen, so that the bound is the PNS "
-        "itself. With the literal complement the best PNS bound of any explanation is 0.98 (all 16 subsets tried)."
+        "itself, as far as one world can show it. With the literal complement the best PNS bound of any explanation is "
+        "0.98 (all 16 subsets tried)."
     )
     (sampled,) = certify(explain, data, found, "uniform", samples=500, exact=0)
     assert one.words("mutagen").split(" with p")[0].endswith("gives “mutagen”")

@@ -144,7 +144,7 @@ class Certificate:
                 f"In {100 * self.violations:.2g} % of the complement the class is likelier than with the explanation: "
                 "monotonicity is violated, and the PNS may be higher than its bound."
             )
-        seen = "" if self.exact else ", as far as seen"
+        seen = ", as far as one world can show it" if self.law == "literal" else "" if self.exact else ", as far as seen"
         return f"No violation of monotonicity was seen, so that the bound is the PNS itself{seen}."
 
     def _ceiling(self) -> str:
