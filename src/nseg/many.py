@@ -20,7 +20,7 @@ from nseg.backends import Backend, hired
 from nseg.errors import NsegWarning
 from nseg.large import LargeGraph
 from nseg.scm import Scm
-from nseg.work import BUDGET, SHARD, Advance, Shard, Work, work_on
+from nseg.work import BUDGET, SHARD, Advance, Shard, Work, in_order, work_on
 
 Bar = Callable[[int], Advance]
 """Given a total, the function that advances a progress bar towards it."""
@@ -114,8 +114,7 @@ def explain_many(
         if out is None:
             with closing(crew.map(run, cut)) as results:
                 found = {number: meter.passed(some, len(some)) for number, some in results}
-            layout = store.Layout(sum(len(rows) for _, rows in cut), len(cut[0][1]))
-            some = [found[shard][place] for shard, place in map(layout.place, range(layout.total))]
+            some = in_order([found[number] for number in range(len(cut))])
             _warn(0, sum(one.get("left_out", 0) > 0 for one in some))
             return some
         with shards.opened(out, run.manifest(cut), len(cut)) as folder:

@@ -93,6 +93,12 @@ def work_on(explainer: Explainer, data: Any, target: Any, budget: int, kwargs: d
     return kind(explainer, data, target, budget, kwargs, strict)
 
 
+def in_order(shards: Sequence[Sequence[Any]]) -> list[Any]:
+    """What belongs to each target, shard by shard, in the order of the targets."""
+    layout = Layout(sum(map(len, shards)), len(shards[0]))
+    return [shards[shard][place] for shard, place in map(layout.place, range(layout.total))]
+
+
 class Work(ABC):
     """A function of shards that can be sent to workers."""
 
@@ -178,8 +184,7 @@ class Work(ABC):
 
     def manifest(self, cut: list[Shard]) -> dict[str, Any]:
         """What the results of this run depend on, as plain data."""
-        layout = Layout(sum(len(rows) for _, rows in cut), len(cut[0][1]))
-        rows = [cut[shard][1][place] for shard, place in map(layout.place, range(layout.total))]
+        rows = in_order([rows for _, rows in cut])
         seed = {} if isinstance(self.algorithm, BatchedAlgorithm) else {"torch_seed": self.seed}
         return {
             "format": 1,
@@ -193,7 +198,7 @@ class Work(ABC):
                 "rows": fingerprint.digest(torch.tensor(rows)),
                 "classes": None if self.target is None else fingerprint.digest(torch.as_tensor(self.target)),
             },
-            "shard": layout.size,
+            "shard": len(cut[0][1]),
         }
 
     # --- a shard ---------------------------------------------------------------------------------------------------------
