@@ -6,6 +6,7 @@ what they explain into instances and chunks that fit into memory, and write expl
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -112,7 +113,7 @@ class Work(ABC):
         self.part_of: tuple[int, int] | None = None
         self.advance: Advance = _ignore
         self.checked = False
-        if isinstance(budget, bool) or not isinstance(budget, Real) or not budget > 0:
+        if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
         if target is not None and not self.phenomenon:
             raise InputError(
