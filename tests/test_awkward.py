@@ -332,7 +332,7 @@ def test_our_explainer_looks_at_its_input_before_the_model_does() -> None:
     for x, edge_index, words in (
         (data.x.double(), data.edge_index, "model's dtype"),
         (data.x, data.edge_index + 9, "from 0 to 23"),
-        (None, data.edge_index, "x must be a tensor"),
+        (None, data.edge_index, "x must be a dense tensor"),
     ):
         with pytest.raises(InputError, match=words):
             explain(x, edge_index, index=0)

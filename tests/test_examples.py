@@ -58,14 +58,14 @@ def test_links_finds_friends_of_both(tmp_path: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.skipif(not (DATA / "Mutagenicity").is_dir(), reason="Mutagenicity is not below NSEG_DATA")
 def test_molecules(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run("molecules", 3, tmp_path / "new", capsys)
-    assert "mutagen (right)" in text
+    assert "mutagen (correct)" in text
     assert "<svg" in (tmp_path / "new" / "molecule.svg").read_text()
 
 
 @pytest.mark.skipif(not (DATA / "MSRC_21").is_dir(), reason="MSRC_21 is not below NSEG_DATA")
 def test_scenes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run("scenes", 2, tmp_path / "new", capsys)
-    assert "graph 0: cow (right): 69 x grass, 11 x cow" in text
+    assert "graph 0: cow (correct): 69 x grass, 11 x cow" in text
     assert (tmp_path / "new" / "scene.png").stat().st_size > 10_000
 
 
