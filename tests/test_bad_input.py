@@ -274,5 +274,8 @@ def test_an_explainer_of_nonsense_gets_a_sentence() -> None:
         explain(graph().x, graph().edge_index, index=0, foo=3)
     with pytest.raises(ModelError, match="must return one tensor"):
         Explainer(Says(lambda z: (z, z)), quick(), **good)(graph().x, graph().edge_index, index=0)
+    for pairs in ([[1], [2]], torch.tensor([1, 2])):
+        with pytest.raises(InputError, match="edge_label_index must be"):
+            explain_many(explainer(seeded(Link), quick(), LINK_CONFIG), graph(), edge_label_index=pairs)
     with pytest.raises(InputError, match="which has ground truth"):
         metrics.accuracy(graph(), explain_many(explain, graph(), [0]))

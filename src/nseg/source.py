@@ -70,6 +70,12 @@ def arguments(model: nn.Module, data: Data) -> list[str]:
 
 def checked_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tensor | None]:
     """The argument that holds the pairs of nodes that a link model scores, and the pairs."""
+    given = kwargs.get("edge_label_index")
+    if given is not None and not _is_pair_index("edge_label_index", given):
+        kind = f"shape {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
+        raise InputError(
+            f"edge_label_index must be a tensor of node numbers, [2, pairs] (got {kind}). Try torch.tensor([[a], [b]])."
+        )
     name = next((name for name, value in kwargs.items() if _is_pair_index(name, value)), None)
     if name is None:
         return None, None
