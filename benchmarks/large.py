@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ from torch_geometric.nn import GCNConv
 
 from nseg import NSEG, LargeGraph, explain_many
 from nseg.backends import Local
+from nseg.backends.base import Item, Result
 
 SIZES = {"100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
 DEGREE, FEATURES, WIDTH, CLASSES, HOPS = 10, 16, 32, 4, 3
@@ -134,7 +136,7 @@ def rival(folder: Path, epochs: int) -> dict[str, float]:
 class Watched(Local):
     """The local back end, that prints the memory now and then."""
 
-    def map(self, function, items):  # type: ignore[no-untyped-def]
+    def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result], None, None]:
         every, began = max(len(items) // 10, 1), time.perf_counter()
         for number, result in super().map(function, items):
             yield number, result

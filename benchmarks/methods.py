@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -54,7 +55,7 @@ PYG = "gnnexplainer (PyG, looped)"
 METHODS = ("nseg", "nseg (paper)", *[name for name in CATALOGUE if name != "nseg"], PYG)
 PUBLISHED = {"nseg (paper)": "nseg_pns_e", PYG: "gnnexplainer"}  # rows of the paper with another name
 MOTIFS = math.prod(block for _, block, _ in GRAPHS.values())
-KINDS = {"soft": "soft", "hard": "hard", "cut": 0.5}
+KINDS: dict[str, Any] = {"soft": "soft", "hard": "hard", "cut": 0.5}
 
 
 # --- what is explained -------------------------------------------------------------------------------------------------
@@ -189,7 +190,7 @@ def fidelity(explain: Explainer, task: Task, found: list[Explanation]) -> dict[s
     for kind, masks in KINDS.items():
         if kind == "hard" and found[0].get("hard_edge_mask") is None:
             continue
-        value = judge.fidelity(masks)  # type: ignore[arg-type]
+        value = judge.fidelity(masks)
         names = ("fid_plus", "fid_minus", "charact", "sparsity") + (("pns",) if kind == "hard" else ())
         scores |= {f"{kind}_{name}": 100 * getattr(value, name) for name in names}
     return scores

@@ -36,11 +36,15 @@ COMMANDS = [(page, line) for page in PAGES for _, text in blocks(page, "sh") for
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_the_python_of_a_page_runs_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_of_a_page_runs_in_order_and_prints_what_the_page_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.chdir(tmp_path)
     space: dict[str, object] = {"__name__": "__main__"}
     for before, code in blocks(page, "python"):
         exec(compile("\n" * before + code, str(page), "exec"), space)  # our own text
+    printed = capsys.readouterr().out
+    assert [text for _, text in blocks(page, "text") if text not in printed] == []
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=lambda value: value if isinstance(value, str) else value.stem)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import pickle
@@ -39,8 +38,12 @@ def attempt(call: Callable[[], object]) -> None:
     """A result or an NsegError; anything else fails the test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with contextlib.suppress(NsegError):
+        said = "a result, no error at all"
+        try:
             call()
+        except NsegError as error:
+            said = str(error)
+    assert len(said.split()) >= 5, "an error is a sentence"
 
 
 # --- tensors -------------------------------------------------------------------------------------------------------------

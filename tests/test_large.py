@@ -78,6 +78,7 @@ def test_settings_that_look_at_the_whole_graph_see_it() -> None:
     explain = explainer(seeded(NODE_MODELS["gin"]), quick(steps=2, whole_graph=True, beta_e=1.0))
     sparse = graph(nodes=90, edges=40)
     small = explain_many(explain, sparse, [1, 2])
+    assert [one.output_id for one in small] == [1, 2]
     for one, other in zip(explain_many(explain, LargeGraph(sparse), [1, 2]), small, strict=True):
         same(one, other)
 

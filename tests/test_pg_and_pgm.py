@@ -446,11 +446,15 @@ def test_nodes_together_are_nodes_alone(kind: str, name: str) -> None:
 def test_graphs_and_links_together_are_they_alone(kind: str, make) -> None:
     model, some = seeded(make), graphs()
     explain = ready(kind, model, some, GRAPH_CONFIG)
-    for one in explain_many(explain, some, [4, 2, 0], budget=400_000):
+    found = explain_many(explain, some, [4, 2, 0], budget=400_000)
+    assert [one.output_id for one in found] == [4, 2, 0]
+    for one in found:
         agree(one, explain(some[one.output_id].x, some[one.output_id].edge_index))
     data, pairs = graph(), torch.tensor([[0, 3, 7, 5], [2, 9, 7, 11]])
     explain = ready(kind, seeded(Link), data, LINK_CONFIG, {"edge_label_index": pairs})
-    for one in explain_many(explain, data, [2, 0, 3], edge_label_index=pairs):
+    found = explain_many(explain, data, [2, 0, 3], edge_label_index=pairs)
+    assert [one.output_id for one in found] == [2, 0, 3]
+    for one in found:
         agree(one, explain(data.x, data.edge_index, index=one.output_id, edge_label_index=pairs))
 
 

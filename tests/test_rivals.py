@@ -175,8 +175,10 @@ def test_nodes_together_are_nodes_alone(name: str) -> None:
 def test_graphs_together_are_graphs_alone(name: str) -> None:
     some = [graph(nodes=5 + s, edges=9, seed=s) for s in range(6)]
     explain = fitted(explainer(seeded(Molecule), make(name), GRAPH_CONFIG, **most(name)), some)
-    for number, one in enumerate(explain_many(explain, some)):
-        agree(one, explain(some[number].x, some[number].edge_index))
+    found = explain_many(explain, some)
+    assert [one.output_id for one in found] == list(range(len(some)))
+    for one, alone in zip(found, some, strict=True):
+        agree(one, explain(alone.x, alone.edge_index))
 
 
 @every
@@ -184,7 +186,9 @@ def test_links_together_are_links_alone(name: str) -> None:
     data, pairs = world(name), torch.tensor([[0, 3, 7, 5], [2, 9, 7, 11]])
     explain = explainer(seeded(Link), make(name), LINK_CONFIG, **most(name))
     fitted(explain, data, [2, 0, 3], edge_label_index=pairs)
-    for one in explain_many(explain, data, [2, 0, 3], edge_label_index=pairs):
+    found = explain_many(explain, data, [2, 0, 3], edge_label_index=pairs)
+    assert [one.output_id for one in found] == [2, 0, 3]
+    for one in found:
         agree(one, explain(data.x, data.edge_index, index=one.output_id, edge_label_index=pairs))
 
 
@@ -192,7 +196,9 @@ def test_links_together_are_links_alone(name: str) -> None:
 def test_edges_of_the_graph_are_explained_as_outputs(name: str) -> None:
     data, config = world(name, kind="directed"), {**NODE_CONFIG, "task_level": "edge"}
     explain = fitted(explainer(seeded(EdgeClassifier), make(name), config), data, [4, 11])
-    for one in explain_many(explain, data, [4, 11]):
+    found = explain_many(explain, data, [4, 11])
+    assert [one.output_id for one in found] == [4, 11]
+    for one in found:
         agree(one, explain(data.x, data.edge_index, index=one.output_id))
 
 

@@ -179,6 +179,7 @@ def test_saliency_is_plain_autograd_on_the_whole_graph(name: str, kinds: dict) -
     for row in (0, 5):
         edge, node = plain_gradient(model, data, row, kinds)
         found = explainer(model, Saliency(), **kinds)(data.x, data.edge_index, index=row)
+        assert float((edge.abs() if kinds is not F_ else node.abs()).max()) > 0, "there is a gradient to agree on"
         agree(found, *in_unit(edge.abs(), node.abs(), kinds))
 
 

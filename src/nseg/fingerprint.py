@@ -36,7 +36,7 @@ def _feed(value: Any, take: Callable[[Any], None]) -> None:
         take(f"tensor {value.dtype} {tuple(value.shape)};".encode())
         take(_content(value))
     elif isinstance(value, Data):
-        _feed({str(key): value[key] for key in value.keys()}, take)  # noqa: SIM118
+        _feed({str(key): content for key, content in value.to_dict().items()}, take)
     elif isinstance(value, Mapping):
         take(f"mapping {len(value)};".encode())
         for key in sorted(value, key=str):

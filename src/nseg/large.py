@@ -239,8 +239,7 @@ def _in_memory(data: Data) -> tuple[dict[str, Any], dict[str, Array]]:
             f"and {data.edge_index.layout}, shape {tuple(data.edge_index.shape)}). Use to_dense(), or PyG's to_edge_index."
         )
     arrays, edges = {"node.x": _array(data.x)}, data.edge_index.size(1)
-    for name in data.keys():  # noqa: SIM118
-        value = data[name]
+    for name, value in data.to_dict().items():
         if name in ("x", "edge_index") or not isinstance(value, Tensor) or not value.dim() or value.layout != torch.strided:
             continue
         if "edge" in name and len(value) == edges:

@@ -183,7 +183,7 @@ def descend(scm: Scm, space: Space, start: Masks, method: Method, how: Descent, 
         record.meet(active, merit.detach(), look.space.size(seen), seen, look.space)
         if loss.requires_grad:
             optimiser.zero_grad()
-            loss.sum().backward()  # type: ignore[no-untyped-call] # a sum, so that instances stay independent
+            torch.autograd.backward(loss.sum())  # a sum, so that instances stay independent
             optimiser.step()
         trace.append(record.highest.amax(0))
         tick()

@@ -65,7 +65,7 @@ def checked_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[st
 
 def arguments(model: nn.Module, data: Data) -> list[str]:
     """Names of the attributes of a graph that the model takes besides ``x`` and ``edge_index``."""
-    return [k for k in data.keys() if k not in ("x", "edge_index", "y") and accepts(model, k)]  # noqa: SIM118
+    return [k for k in data.to_dict() if k not in ("x", "edge_index", "y") and accepts(model, k)]
 
 
 def checked_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tensor | None]:

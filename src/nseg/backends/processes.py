@@ -87,8 +87,9 @@ class Processes(Backend):
 
     def _finished(self) -> list[_Worker]:
         """Those who have something to say; waits until there is one."""
-        busy = {one.connection: one for one in self._crew if one.number is not None}
-        return [busy[one] for one in wait(list(busy))]  # type: ignore[index]
+        busy = [one for one in self._crew if one.number is not None]
+        ready = wait([one.connection for one in busy])
+        return [one for one in busy if one.connection in ready]
 
     def close(self) -> None:
         while self._crew:

@@ -301,7 +301,8 @@ class PGExplainer(BatchedAlgorithm):
             raise InputError(f"A saved PGExplainer must be a file (got {path}, which is none). Check the path.")
         try:
             with safe_open(path, framework="pt") as file:
-                note, state = file.metadata() or {}, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+                note, names = file.metadata() or {}, list(file.keys())
+                state = {name: file.get_tensor(name) for name in names}
             if note.get("kind") != KIND:
                 raise ValueError("other weights")
             made = cls(**json.loads(note["settings"]))
@@ -330,7 +331,7 @@ def _train(network: nn.Module, steps: list[list[Lesson]], settings: Settings, ad
             number = sum(len(one.scm.instances) for one in step)
             for one in step:
                 loss = one.loss(network, settings, epoch).sum()
-                (loss / number).backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(loss / number)
                 total += float(loss.detach())
                 advance(len(one.scm.instances))
             optimiser.step()

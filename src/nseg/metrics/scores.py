@@ -17,7 +17,7 @@ def metric(unit: str, better: str | None) -> Callable[[F], F]:
     """Say in which unit a metric is and which way is better."""
 
     def mark(function: F) -> F:
-        function.unit, function.better = unit, better  # type: ignore[attr-defined]
+        vars(function).update(unit=unit, better=better)
         return function
 
     return mark

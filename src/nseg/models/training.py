@@ -114,7 +114,7 @@ def train(data: Benchmark, architecture: str, how: Recipe | None = None, progres
             model.train()
             for number in torch.randperm(len(batches)).tolist():
                 optimiser.zero_grad()
-                _loss(model, batches[number]).backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(_loss(model, batches[number]))
                 optimiser.step()
             right, loss = _judge(model, judge["val"])
             bar.update(task, advance=1, description=f"training {architecture} on {data.name}, validation {right:.3f}")
