@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import torch
 import typer
@@ -178,6 +178,34 @@ def algorithm_of(method: str, dataset: str | None, masks: str, objective: str | 
     return baselines.make(method, dataset, **settings)
 
 
+class Subject(NamedTuple):
+    """What is explained: a network on graphs, which of its outputs, and where all that is from."""
+
+    net: nn.Module
+    config: dict[str, str]
+    graphs: Any
+    chosen: list[int]
+    source: dict[str, str]
+    bench: datasets.Benchmark | None = None
+
+
+def of_the_paper(dataset: str, arch: str) -> Subject:
+    """A dataset of the paper and its pre-trained network."""
+    bench, net = datasets.load(dataset), models.pretrained(dataset, arch)
+    source = {"dataset": dataset, "architecture": arch, "weights": models.manifest()[f"{dataset}/{arch}"]["sha256"]}
+    graphs = bench.graphs if bench.level == "graph" else bench.graphs[0]
+    return Subject(net, bench.model_config, graphs, bench.instances.tolist(), source, bench)
+
+
+def of_the_user(model: str, weights: Path | None, data: Path | None, level: str) -> Subject:
+    """A user's model and graphs."""
+    assert data is not None
+    net, graphs = own_model(model, weights), own_data(data)
+    config = {"mode": "multiclass_classification", "task_level": level, "return_type": "raw"}
+    source = {"model": model, "weights": str(weights), "data": str(data), "level": level}
+    return Subject(net, config, graphs, list(range(rows(graphs, level))), source)
+
+
 BackendName = Annotated[
     str | None, typer.Option(help=f"Where to work: {', '.join(backends.NAMES)}; local if none, processes with --workers.")
 ]
@@ -243,21 +271,10 @@ def explain(
             raise InputError("A report draws explanations of graphs in memory (got a large graph). Leave --report out.")
     settings: dict[str, Any] = {"seed": seed, **({"undirected": True} if undirected else {})}
     algorithm = algorithm_of(method, dataset if paper else None, masks, objective, **settings)
-    if dataset is not None:
-        bench: datasets.Benchmark | None = datasets.load(dataset)
-        assert bench is not None
-        net: nn.Module = models.pretrained(dataset, arch)
-        config, graphs = bench.model_config, bench.graphs if bench.level == "graph" else bench.graphs[0]
-        chosen = bench.instances.tolist() if index is None else numbers(index)
-        key = f"{dataset}/{arch}"
-        source = {"dataset": dataset, "architecture": arch, "weights": models.manifest()[key]["sha256"]}
-    else:
-        assert data is not None
-        bench, net, graphs = None, own_model(str(model), weights), own_data(data)
-        config = {"mode": "multiclass_classification", "task_level": level, "return_type": "raw"}
-        chosen = list(range(rows(graphs, level))) if index is None else numbers(index)
-        source = {"model": str(model), "weights": str(weights), "data": str(data), "level": level}
-    explain_ = explainer(net, config, masks, algorithm)
+    what = of_the_paper(dataset, arch) if dataset is not None else of_the_user(str(model), weights, data, level)
+    bench, graphs = what.bench, what.graphs
+    chosen = what.chosen if index is None else numbers(index)
+    explain_ = explainer(what.net, what.config, masks, algorithm)
     progress = False if quiet else None
     began, before = time.perf_counter(), stored(out)
     if hasattr(algorithm, "fit"):  # a method that learns does so on what it explains
@@ -279,7 +296,7 @@ def explain(
         console().print(scores_table(measured))
     if out is not None:
         facts = {
-            **source,
+            **what.source,
             "method": method,
             "masks": masks,
             "settings": algorithm.settings.as_plain_data(),
@@ -290,7 +307,7 @@ def explain(
         store.write_json(out / "summary.json", facts)
         console().print(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json.")
     if report is not None and good:
-        facts = {name: value for name, value in source.items() if value != "None"}
+        facts = {name: value for name, value in what.source.items() if value != "None"}
         title = f"Why these predictions? {dataset or model}"
         reports.report({method: good}, report, data=bench or graphs, explainer=explain_, title=title, facts=facts)
         console().print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
