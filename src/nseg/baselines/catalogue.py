@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from nseg.errors import SettingsError
-from nseg.explainer import BatchedAlgorithm
+from nseg.explain.algorithm import BatchedAlgorithm
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.explain.config import ModelConfig, ModelMode, ModelReturnType
 
 from nseg.baselines.mask_learning import per_instance, preset, start
-from nseg.explainer import BatchedAlgorithm
-from nseg.instances import Role
-from nseg.scm import Scm, probability
-from nseg.search import Descent, Look, Solution, Tick, descend
-from nseg.settings import Common, number, whole
-from nseg.space import Space
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.graphs.inputs import Role
+from nseg.model.causal import CausalModel
+from nseg.search.descent import DescentSettings, StepState, Tick, descend
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings, number_field, integer_field
+from nseg.search.parts import MaskParts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Common):
-    """All that determines an explanation of CF^2 besides model and data; see also :class:`nseg.settings.Common`.
+class CF2Settings(BaseSettings):
+    """All that determines an explanation of CF^2 besides model and data; see also :class:`nseg.search.settings.BaseSettings`.
 
     Args:
         steps: steps of Adam.
@@ -31,12 +31,12 @@ class Settings(Common):
         centre: logit around which the start lies.
     """
 
-    steps: int = whole(500)
-    lr: float = number(0.01)
-    strength: float = number(500.0)
-    alpha: float = number(0.6, 0, 1)
-    gamma: float = number(0.5, 0, 1)
-    centre: float = number(1.0, -100, 100)
+    steps: int = integer_field(500)
+    lr: float = number_field(0.01)
+    strength: float = number_field(500.0)
+    alpha: float = number_field(0.6, 0, 1)
+    gamma: float = number_field(0.5, 0, 1)
+    centre: float = number_field(1.0, -100, 100)
 
 
 PAPER: dict[str, dict[str, Any]] = {
@@ -78,55 +78,48 @@ class CF2(BatchedAlgorithm):
     CF2(alpha=0.5)
     """
 
-    Settings = Settings
+    Settings = CF2Settings
 
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> CF2:
         """The coefficients that the paper gave its rival on a dataset, e.g. ``CF2.paper("ba-shapes")``."""
         return cls(**{**preset("CF2", PAPER, dataset), **changes})
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         settings = self.settings
 
-        def method(look: Look) -> tuple[Tensor, Tensor]:
-            instances = look.scm.instances
-            both = look.space.weights(look.soft.map(lambda mask: torch.cat([mask, 1 - mask])))
-            factual, without = lead(look.scm.outcome(*both), instances.target, look.scm.config)  # [R] each
+        def method(state: StepState) -> tuple[Tensor, Tensor]:
+            instances = state.causal.instances
+            both = state.parts.to_weights(state.soft.map(lambda mask: torch.cat([mask, 1 - mask])))
+            output = state.causal.output(both)
+            factual, without = lead(state.causal.outcome.distribution(output), instances.target)  # [R] each
             lack = per_instance(shortfall(factual, without, settings.alpha, settings.gamma), instances)  # [B]
-            loss = look.space.size(look.soft) + settings.strength * lack
+            loss = state.parts.size(state.soft) + settings.strength * lack
             return loss, -loss
 
-        nodes = scm.instances.ptr[Role.NODE].diff()
-        first = start(space, settings.seed, settings.centre, nodes, scm.dtype)
-        walk = descend(scm, space, first, method, Descent(settings.steps, settings.lr), tick)
-        return Solution(walk.logits.map(lambda logits: logits[0].sigmoid()), steps=walk.steps)
+        nodes = causal.instances.ptr[Role.NODE].diff()
+        first = start(parts, settings.seed, settings.centre, nodes, causal.dtype)
+        found = descend(causal, parts, first, method, DescentSettings(settings.steps, settings.lr), tick)
+        return SearchResult(found.logits.map(lambda logits: logits[0].sigmoid()), steps=found.steps)
 
-    def worlds(self, space: Space) -> int:
+    def worlds(self, parts: MaskParts) -> int:
         return 2
 
 
-def lead(output: Tensor, target: Tensor, config: ModelConfig) -> Tensor:
+def lead(distribution: Tensor, target: Tensor) -> Tensor:
     r"""How far the class is ahead, :math:`f^{\hat y} - \max_{y \ne \hat y} f^y`, [..., R].
 
     Args:
-        output: rows of the model's output, [..., R, C], or [..., R] for a binary model.
+        distribution: probabilities of all classes, [..., R, C].
         target: class of each row, [R].
-        config: what the model returns.
 
-    >>> config = ModelConfig(mode="multiclass_classification", task_level="graph", return_type="probs")
-    >>> lead(torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([0, 1]), config)
+    >>> lead(torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([0, 1]))
     tensor([ 0.2000, -0.2000])
     """
-    p = probability(output, target, config)
-    if config.mode is ModelMode.binary_classification:
-        return 2 * p - 1
-    if config.return_type is ModelReturnType.raw:
-        output = output.softmax(-1)
-    elif config.return_type is ModelReturnType.log_probs:
-        output = output.exp()
-    place = target.expand(output.shape[:-1]).unsqueeze(-1)
-    rival: Tensor = output.scatter(-1, place, 0.0).amax(-1)
-    return p - rival
+    column = target.expand(distribution.shape[:-1]).unsqueeze(-1)
+    p = distribution.gather(-1, column).squeeze(-1)
+    runner_up: Tensor = distribution.scatter(-1, column, 0.0).amax(-1)
+    return p - runner_up
 
 
 def shortfall(factual: Tensor, counterfactual: Tensor, alpha: float, gamma: float) -> Tensor:

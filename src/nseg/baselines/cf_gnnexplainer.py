@@ -8,20 +8,22 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nseg import objective as obj
 from nseg.baselines.mask_learning import per_instance, preset
 from nseg.errors import UnsupportedError
-from nseg.explainer import BatchedAlgorithm
-from nseg.extract import above
-from nseg.scm import Scm, log_odds, predicted_class
-from nseg.search import Descent, Look, Solution, Tick, descend
-from nseg.settings import Common, number, one_of, whole
-from nseg.space import Masks, Noise, Space
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.search.harden import above
+from nseg.model.causal import CausalModel
+from nseg.search.descent import DescentSettings, StepState, Tick, descend
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings, number_field, choice_field, integer_field
+from nseg.search.formulas import size
+from nseg.search.noise import mask_noise
+from nseg.search.parts import EDGES, Masks, MaskParts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Common):
-    """All that determines an explanation of CF-GNNExplainer; see also :class:`nseg.settings.Common`.
+class CFGNNExplainerSettings(BaseSettings):
+    """All that determines an explanation of CF-GNNExplainer; see also :class:`nseg.search.settings.BaseSettings`.
 
     Args:
         steps: steps of Adam.
@@ -32,16 +34,17 @@ class Settings(Common):
         extract: ``"threshold"`` (at 0.5) is what the method means by its hard explanation.
     """
 
-    steps: int = whole(500)
-    lr: float = number(0.1)
-    beta: float = number(0.5)
-    kept: float = number(1.0, 0, 100)
-    spread: float = number(0.1)
-    extract: str = one_of("threshold", ("prefix", "threshold", "topk"))
+    steps: int = integer_field(500)
+    lr: float = number_field(0.1)
+    beta: float = number_field(0.5)
+    kept: float = number_field(1.0, 0, 100)
+    spread: float = number_field(0.1)
+    extract: str = choice_field("threshold", ("prefix", "threshold", "topk"))
 
-    def merit(self, p_factual: Tensor, p_complement: Tensor) -> Tensor:
-        """Necessity: what is left over once the explanation is gone should not be of the class."""
-        return obj.necessity(p_factual, p_complement)
+    @property
+    def goal(self) -> tuple[str, str]:
+        """Necessity: without the explanation, the class should change."""
+        return "pn", "log"
 
 
 PAPER: dict[str, dict[str, Any]] = {
@@ -92,7 +95,7 @@ class CFGNNExplainer(BatchedAlgorithm):
     CFGNNExplainer(beta=0.05)
     """
 
-    Settings = Settings
+    Settings = CFGNNExplainerSettings
 
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> CFGNNExplainer:
@@ -109,34 +112,32 @@ class CFGNNExplainer(BatchedAlgorithm):
             )
         return super().supports()
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         settings = self.settings
 
-        def method(look: Look) -> tuple[Tensor, Tensor]:
-            instances, (gone, _) = look.scm.instances, look.soft
-            assert gone is not None
-            z = log_odds(removed(look, gone), instances.target, look.scm.config)  # [1, R]
+        def method(state: StepState) -> tuple[Tensor, Tensor]:
+            instances, outcome, gone = state.causal.instances, state.causal.outcome, state.soft[EDGES]
+            z = outcome.log_odds(removed(state, gone), instances.target)  # [1, R]
             with torch.no_grad():
                 cut = above(gone, 0.5).to(gone.dtype)
-                stays = predicted_class(removed(look, cut), look.scm.config) == instances.target
-                fewest = torch.where(per_instance(stays.to(gone.dtype), instances) > 0, -torch.inf, -distance(look, cut))
-            return per_instance(torch.where(stays, z, 0), instances) + settings.beta * distance(look, gone), fewest
+                stays = outcome.holds(removed(state, cut), instances.target)
+                fewest = torch.where(per_instance(stays.to(gone.dtype), instances) > 0, -torch.inf, -distance(state, cut))
+            return per_instance(torch.where(stays, z, 0), instances) + settings.beta * distance(state, gone), fewest
 
-        u = Noise.of(space, settings.seed, scm.dtype).for_edges(-1)
+        u = mask_noise(parts, settings.seed, causal.dtype)[EDGES].draw(-1)
         first = (settings.spread * (2 * u - 1) - settings.kept).unsqueeze(0)
-        walk = descend(scm, space, Masks(first, None), method, Descent(settings.steps, settings.lr), tick)
-        met = walk.trace[-1:].isfinite().any(0)[space.edge_owner]  # none of them if there were no steps
-        (best, _), (last, _) = walk.best, walk.seen
-        assert best is not None
-        assert last is not None
-        return Solution(Masks(torch.where(met, best, last[0]), None), steps=walk.steps)
+        loop = DescentSettings(settings.steps, settings.lr)
+        found = descend(causal, parts, Masks({EDGES: first}), method, loop, tick)
+        met = found.trace[-1:].isfinite().any(0)[parts.edges.owner]  # none of them if there were no steps
+        soft = torch.where(met, found.best[EDGES], found.last[EDGES][0])
+        return SearchResult(Masks({EDGES: soft}), steps=found.steps)
 
 
-def removed(look: Look, gone: Tensor) -> Tensor:
+def removed(state: StepState, gone: Tensor) -> Tensor:
     """The model's output where edges are gone, in part or wholly, [1, R, C] or [1, R]."""
-    return look.scm.outcome(*look.space.weights(Masks(1 - gone, None)))
+    return state.causal.output(state.parts.to_weights(Masks({EDGES: 1 - gone})))
 
 
-def distance(look: Look, gone: Tensor) -> Tensor:
+def distance(state: StepState, gone: Tensor) -> Tensor:
     """How many edges of each instance are gone, both directions of a tied edge counted once, [1, B]."""
-    return obj.size(gone, look.space.edge_owner, len(look.scm.instances))
+    return size(gone, state.parts.edges.owner, len(state.causal.instances))

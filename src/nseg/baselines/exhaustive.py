@@ -8,26 +8,26 @@ import torch
 
 from nseg.baselines.scores import refuse_features
 from nseg.errors import UnsupportedError
-from nseg.explainer import BatchedAlgorithm
-from nseg.refine import best_subset
-from nseg.scm import Scm
-from nseg.search import Solution, Tick
-from nseg.settings import Common, number, whole, yes_or_no
-from nseg.space import Space
-from nseg.subsets import Row
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.search.enumeration import best_subset
+from nseg.model.causal import CausalModel
+from nseg.search.descent import Tick
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings, number_field, integer_field, flag_field
+from nseg.search.parts import MaskParts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Common):
-    """As :class:`nseg.settings.Common`, with other defaults, and:
+class ExhaustiveSettings(BaseSettings):
+    """As :class:`nseg.search.settings.BaseSettings`, with other defaults, and:
 
     Args:
         most: elements that an instance may have; the cost doubles with each.
     """
 
-    undirected: bool = yes_or_no(True)
-    tolerance: float = number(0.0)
-    most: int = whole(16, 1)
+    undirected: bool = flag_field(True)
+    tolerance: float = number_field(0.0)
+    most: int = integer_field(16, 1)
 
 
 class Exhaustive(BatchedAlgorithm):
@@ -46,21 +46,20 @@ class Exhaustive(BatchedAlgorithm):
     Exhaustive(most=12)
     """
 
-    Settings = Settings
+    Settings = ExhaustiveSettings
 
     def supports(self) -> bool:
         refuse_features(self)
         return super().supports()
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        row = Row(space)
-        largest = int(row.count.max()) if row.count.numel() else 0
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        largest = int(parts.count.max()) if parts.count.numel() else 0
         if largest > self.settings.most:
             raise UnsupportedError(
                 f"All subsets can be tried for at most {self.settings.most} elements (got {largest} in an instance). "
                 "Leave out large instances, or raise most=..., at twice the cost per element."
             )
-        kept, exact = best_subset(scm, space, self.settings, self.settings.most)
+        kept, exact = best_subset(causal, parts, self.settings, self.settings.most)
         tick()
-        hard = row.part(kept)
-        return Solution(hard.map(lambda mask: mask.to(scm.dtype)), hard=hard, exact=torch.ones_like(exact))
+        hard = parts.unflatten(kept)
+        return SearchResult(hard.map(lambda mask: mask.to(causal.dtype)), hard=hard, exact=torch.ones_like(exact))

@@ -9,18 +9,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nseg import objective as obj
-from nseg.baselines.mask_learning import per_instance, preset, product, start
-from nseg.explainer import BatchedAlgorithm
-from nseg.scm import Scm, log_odds
-from nseg.search import Descent, Look, Solution, Tick, descend
-from nseg.settings import Common, number, whole
-from nseg.space import Masks, Space
+from nseg.baselines.mask_learning import per_instance, preset, start
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.model.causal import CausalModel
+from nseg.search.descent import DescentSettings, StepState, Tick, descend
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings, number_field, integer_field
+from nseg.search.formulas import entropy
+from nseg.search.parts import EDGES, NODES, Masks, MaskParts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Common):
-    """All that determines an explanation of GNNExplainer besides model and data; see also :class:`nseg.settings.Common`.
+class GNNExplainerSettings(BaseSettings):
+    """All that determines an explanation of GNNExplainer besides model and data; see also :class:`nseg.search.settings.BaseSettings`.
 
     The coefficients have the names and defaults that they have in PyG.
 
@@ -34,13 +35,13 @@ class Settings(Common):
         centre: logit around which the start lies: 0 in PyG, 1 in the authors' code.
     """
 
-    steps: int = whole(100)
-    lr: float = number(0.01)
-    edge_size: float = number(0.005)
-    edge_ent: float = number(1.0)
-    node_feat_size: float = number(1.0)
-    node_feat_ent: float = number(0.1)
-    centre: float = number(0.0, -100, 100)
+    steps: int = integer_field(100)
+    lr: float = number_field(0.01)
+    edge_size: float = number_field(0.005)
+    edge_ent: float = number_field(1.0)
+    node_feat_size: float = number_field(1.0)
+    node_feat_ent: float = number_field(0.1)
+    centre: float = number_field(0.0, -100, 100)
 
 
 PAPER: dict[str, dict[str, Any]] = {
@@ -83,35 +84,35 @@ class GNNExplainer(BatchedAlgorithm):
     GNNExplainer(edge_size=0.01)
     """
 
-    Settings = Settings
+    Settings = GNNExplainerSettings
 
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> GNNExplainer:
         """The coefficients that the paper gave its rival on a dataset, e.g. ``GNNExplainer.paper("ba-shapes")``."""
         return cls(**{**preset("GNNExplainer", PAPER, dataset), **changes})
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         settings = self.settings
-        first = start(space, settings.seed, settings.centre, scm.instances.total[:, 1], scm.dtype)
+        first = start(parts, settings.seed, settings.centre, causal.instances.total[:, 1], causal.dtype)
         involved = first.map(torch.ones_like)
 
-        def method(look: Look) -> tuple[Tensor, Tensor]:
+        def method(state: StepState) -> tuple[Tensor, Tensor]:
             nonlocal involved
-            surprise = cross_entropy(look.scm, look.space.weights(look.soft))
-            if look.step == 0:
-                involved = touched(surprise, look.logits)
+            surprise = cross_entropy(state.causal, state.parts.to_weights(state.soft))
+            if state.step == 0:
+                involved = touched(surprise, state.logits)
                 return surprise, -surprise
-            return surprise + price(look, involved, settings), -surprise
+            return surprise + price(state, involved, settings), -surprise
 
-        walk = descend(scm, space, first, method, Descent(settings.steps, settings.lr), tick)
-        soft = product(walk.logits.map(torch.sigmoid), involved)
-        return Solution(soft.map(lambda mask: mask[0]), steps=walk.steps)
+        found = descend(causal, parts, first, method, DescentSettings(settings.steps, settings.lr), tick)
+        soft = found.logits.map(torch.sigmoid).times(involved)
+        return SearchResult(soft.map(lambda mask: mask[0]), steps=found.steps)
 
 
-def cross_entropy(scm: Scm, weights: Masks) -> Tensor:
+def cross_entropy(causal: CausalModel, weights: Masks) -> Tensor:
     r"""Mean of :math:`-\log f^{\hat y}` over each instance's rows, [K, B]."""
-    z = log_odds(scm.outcome(*weights), scm.instances.target, scm.config)  # [K, R]
-    return per_instance(-F.logsigmoid(z), scm.instances)
+    z = causal.outcome.log_odds(causal.output(weights), causal.instances.target)  # [K, R]
+    return per_instance(-F.logsigmoid(z), causal.instances)
 
 
 def touched(loss: Tensor, logits: Masks) -> Masks:
@@ -122,14 +123,15 @@ def touched(loss: Tensor, logits: Masks) -> Masks:
     return logits.map(lambda one: (next(found) != 0).to(one.dtype))
 
 
-def price(look: Look, involved: Masks, settings: Any) -> Tensor:
+def price(state: StepState, involved: Masks, settings: Any) -> Tensor:
     """Size and mean entropy of each instance's masks over the elements that are involved, [1, B]."""
-    size = look.space.sums(product(look.soft, involved))
-    uncertainty = look.space.sums(product(look.logits.map(obj.entropy), involved))
-    count = look.space.sums(involved).map(lambda number: number.clamp_min(1))
+    size = state.parts.totals(state.soft.times(involved))
+    uncertainty = state.parts.totals(state.logits.map(entropy).times(involved))
+    count = state.parts.totals(involved).map(lambda number: number.clamp_min(1))
     total = torch.zeros_like(count.tensors[0])
-    if size.edge is not None and uncertainty.edge is not None:
-        total = total + settings.edge_size * size.edge + settings.edge_ent * uncertainty.edge / count.edge
-    if size.node is not None and uncertainty.node is not None:
-        total = total + (settings.node_feat_size * size.node + settings.node_feat_ent * uncertainty.node) / count.node
+    if EDGES in size:
+        total = total + settings.edge_size * size[EDGES] + settings.edge_ent * uncertainty[EDGES] / count[EDGES]
+    if NODES in size:
+        mean = (settings.node_feat_size * size[NODES] + settings.node_feat_ent * uncertainty[NODES]) / count[NODES]
+        total = total + mean
     return total

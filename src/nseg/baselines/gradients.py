@@ -10,32 +10,32 @@ from torch import Tensor
 
 from nseg.baselines.scores import mean_of_ends, on_elements, refuse_features, scaled
 from nseg.errors import ModelError
-from nseg.explainer import BatchedAlgorithm
-from nseg.scm import Guided, Scm
-from nseg.search import Solution, Tick
-from nseg.settings import Common, whole
-from nseg.space import Masks, Space
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.model.causal import CausalModel
+from nseg.model.hooks import GuidedBackpropMode
+from nseg.search.descent import Tick
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings, integer_field
+from nseg.search.parts import Masks, MaskParts
 
 
-def gradient(scm: Scm, space: Space, at: Tensor) -> Masks:
+def gradient(causal: CausalModel, parts: MaskParts, at: Tensor) -> Masks:
     """Gradient of the class score in K worlds where all elements weigh ``at`` [K]: [K, n_e] and [K, n_n, w]."""
 
-    def all_at(owner: Tensor, *width: int) -> Tensor:
-        shape = at.numel(), owner.numel(), *width
-        return at.view(-1, *[1] * (len(shape) - 1)).expand(shape).clone().requires_grad_()
-
-    edge, node = space.owners
-    leaves = Masks(None if edge is None else all_at(edge), None if node is None else all_at(node, space.node_width))
-    total = scm.score(*space.weights(leaves)).sum()  # a sum, so that instances stay independent
+    leaves = Masks()
+    for part in parts:
+        values = at.view(-1, *[1] * len(part.shape)).expand(at.numel(), *part.shape)
+        leaves[part.name] = values.clone().requires_grad_()
+    total = causal.score(parts.to_weights(leaves)).sum()  # a sum, so that instances stay independent
     if not total.requires_grad:  # no message and no feature reaches the explained rows
         return leaves.map(torch.zeros_like)
     found = iter(torch.autograd.grad(total, leaves.tensors, allow_unused=True, materialize_grads=True))
     return leaves.map(lambda _: next(found))
 
 
-def here(scm: Scm) -> Tensor:
+def here(causal: CausalModel) -> Tensor:
     """The one world in which everything is kept."""
-    return torch.ones(1, dtype=scm.dtype, device=scm.instances.x.device)
+    return torch.ones(1, dtype=causal.dtype, device=causal.instances.x.device)
 
 
 class Saliency(BatchedAlgorithm):
@@ -58,23 +58,23 @@ class Saliency(BatchedAlgorithm):
     Saliency()
     """
 
-    Settings = Common
+    Settings = BaseSettings
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        found = gradient(scm, space, here(scm)).map(lambda g: g[0].abs())
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        found = gradient(causal, parts, here(causal)).map(lambda g: g[0].abs())
         tick()
-        return Solution(scaled(space, found))
+        return SearchResult(scaled(parts, found))
 
 
 @dataclass(frozen=True, kw_only=True)
-class IntegratedGradientsSettings(Common):
-    """As :class:`nseg.settings.Common`, and:
+class IntegratedGradientsSettings(BaseSettings):
+    """As :class:`nseg.search.settings.BaseSettings`, and:
 
     Args:
         steps: points on the path from nothing to everything, all in one pass.
     """
 
-    steps: int = whole(20, 1)
+    steps: int = integer_field(20, 1)
 
 
 class IntegratedGradients(BatchedAlgorithm):
@@ -101,20 +101,20 @@ class IntegratedGradients(BatchedAlgorithm):
     def ticks(self) -> int:
         return 1
 
-    def worlds(self, space: Space) -> int:
+    def worlds(self, parts: MaskParts) -> int:
         return int(self.settings.steps)
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        found = attributions(scm, space, self.settings.steps)
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        found = attributions(causal, parts, self.settings.steps)
         tick()
-        return Solution(scaled(space, found.map(lambda a: a.clamp_min(0))))
+        return SearchResult(scaled(parts, found.map(lambda a: a.clamp_min(0))))
 
 
-def attributions(scm: Scm, space: Space, steps: int) -> Masks:
+def attributions(causal: CausalModel, parts: MaskParts, steps: int) -> Masks:
     """Integrated gradients of the elements with their sign, [n_e] and [n_n, w]; over an instance they sum to f(1) - f(0)."""
     points, weights = np.polynomial.legendre.leggauss(steps)  # on [-1, 1]
-    at, share = here(scm).new_tensor((points + 1) / 2), here(scm).new_tensor(weights / 2)
-    return gradient(scm, space, at).map(lambda g: torch.tensordot(share, g, 1))
+    at, share = here(causal).new_tensor((points + 1) / 2), here(causal).new_tensor(weights / 2)
+    return gradient(causal, parts, at).map(lambda g: torch.tensordot(share, g, 1))
 
 
 class GuidedBackprop(BatchedAlgorithm):
@@ -137,13 +137,13 @@ class GuidedBackprop(BatchedAlgorithm):
     GuidedBackprop()
     """
 
-    Settings = Common
+    Settings = BaseSettings
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        with Guided():
-            found = gradient(scm, space, here(scm)).map(lambda g: g[0].clamp_min(0))
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        with GuidedBackpropMode():
+            found = gradient(causal, parts, here(causal)).map(lambda g: g[0].clamp_min(0))
         tick()
-        return Solution(scaled(space, found))
+        return SearchResult(scaled(parts, found))
 
 
 class GradCAM(BatchedAlgorithm):
@@ -166,26 +166,26 @@ class GradCAM(BatchedAlgorithm):
     GradCAM()
     """
 
-    Settings = Common
+    Settings = BaseSettings
 
     def supports(self) -> bool:
         refuse_features(self)
         return super().supports()
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        node = heat(scm)
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        node = heat(causal)
         tick()
-        return Solution(scaled(space, on_elements(space, mean_of_ends(scm.instances, node), node)))
+        return SearchResult(scaled(parts, on_elements(parts, mean_of_ends(causal.instances, node), node)))
 
 
-def heat(scm: Scm) -> Tensor:
+def heat(causal: CausalModel) -> Tensor:
     """Grad-CAM Avg of each node, [N]."""
-    owner, number = scm.instances.node_owner, len(scm.instances)
+    owner, number = causal.instances.node_owner, len(causal.instances)
     count = owner.bincount(minlength=number).unsqueeze(1)
     layers = []
-    for one in scm.activations():
+    for one in causal.activations():
         alpha = one.gradient.new_zeros(number, one.gradient.size(1)).index_add(0, owner, one.gradient) / count  # [B, H]
-        layers.append(torch.where(one.right, (alpha[owner] * one.value).sum(1).clamp_min(0), 0))
+        layers.append(torch.where(one.exact, (alpha[owner] * one.value).sum(1).clamp_min(0), 0))
     if not layers:
         raise ModelError(
             "Grad-CAM needs the hidden features of nodes from torch_geometric.nn.MessagePassing layers (found none that "

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nseg import objective as obj
 from nseg.errors import SettingsError
-from nseg.instances import Instances
-from nseg.space import Masks, Noise, Space
+from nseg.graphs.batch import InstanceBatch
+from nseg.search.formulas import size
+from nseg.search.noise import mask_noise
+from nseg.search.parts import EDGES, NODES, Masks, MaskParts
 
 NODE_STD = 0.1
 """Spread of the start of node masks."""
@@ -27,11 +28,11 @@ def normal(u: Tensor) -> Tensor:
     return math.sqrt(2) * torch.erfinv((2 * u - 1).clamp(-1 + 1e-15, 1 - 1e-15))  # finite also for u = 0
 
 
-def start(space: Space, seed: int, mean: float, nodes: Tensor, dtype: torch.dtype) -> Masks:
+def start(parts: MaskParts, seed: int, mean: float, nodes: Tensor, dtype: torch.dtype) -> Masks:
     r"""Normal logits, :math:`\sqrt{2 / N}` wide for edges and 0.1 for nodes, as all published codes have them.
 
     Args:
-        space: what the elements are.
+        parts: what the elements are.
         seed: of the random numbers.
         mean: around which they lie.
         nodes: N, nodes of the graph that each instance belongs to, [B].
@@ -40,22 +41,20 @@ def start(space: Space, seed: int, mean: float, nodes: Tensor, dtype: torch.dtyp
     Returns:
         one start, [1, n_e] and [1, n_n, w].
     """
-    noise = Noise.of(space, seed, torch.float64)  # single precision would round some numbers up to 1
-    edge = (2 / nodes.double()).sqrt()[space.edge_owner] * normal(noise.for_edges(-1)) if space.edges else None
-    node = NODE_STD * normal(noise.for_nodes(-1)) if space.nodes else None
-    return Masks(edge, node).map(lambda z: (mean + z).to(dtype).unsqueeze(0))
+    noise = mask_noise(parts, seed, torch.float64)  # single precision would round some numbers up to 1
+    found = Masks()
+    if EDGES in parts:
+        found[EDGES] = (2 / nodes.double()).sqrt()[parts.edges.owner] * normal(noise[EDGES].draw(-1))
+    if NODES in parts:
+        found[NODES] = NODE_STD * normal(noise[NODES].draw(-1))
+    return found.map(lambda z: (mean + z).to(dtype).unsqueeze(0))
 
 
-def product(masks: Masks, others: Masks) -> Masks:
-    """Element by element."""
-    return Masks(*(None if a is None or b is None else a * b for a, b in zip(masks, others, strict=True)))
-
-
-def per_instance(value: Tensor, instances: Instances) -> Tensor:
+def per_instance(value: Tensor, instances: InstanceBatch) -> Tensor:
     """Mean over each instance's explained rows, [..., R] to [..., B]."""
     if value.size(-1) == len(instances):
         return value
-    return obj.size(value, instances.row_owner, len(instances)) / instances.row_ptr.diff()
+    return size(value, instances.row_owner, len(instances)) / instances.row_ptr.diff()
 
 
 def preset(method: str, table: Mapping[str, dict[str, Any]], dataset: str) -> dict[str, Any]:

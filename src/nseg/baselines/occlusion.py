@@ -5,12 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from nseg.explainer import BatchedAlgorithm
-from nseg.scm import Scm
-from nseg.search import Solution, Tick
-from nseg.settings import Common
-from nseg.space import Space
-from nseg.subsets import Row, doubling
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.model.causal import CausalModel
+from nseg.search.descent import Tick
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings
+from nseg.search.parts import MaskParts
+from nseg.search.subsets import size_bucket
 
 AT_ONCE = 64  # worlds that are written out together; the causal model runs as many of them at once as fit into memory
 
@@ -32,25 +33,24 @@ class Occlusion(BatchedAlgorithm):
     Occlusion()
     """
 
-    Settings = Common
+    Settings = BaseSettings
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        row = Row(space)
-        fall = torch.zeros(row.owner.numel(), dtype=scm.dtype, device=row.owner.device)
-        for _, members, alone, its in row.parts(scm, doubling(row.count)):
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        fall = torch.zeros(parts.owner.numel(), dtype=causal.dtype, device=parts.owner.device)
+        for _, members, alone, its in parts.grouped(causal, size_bucket(parts.count)):
             fall[members] = falls(alone, its)
         tick()
-        return Solution(row.part(fall))
+        return SearchResult(parts.unflatten(fall))
 
 
 @torch.no_grad()
-def falls(scm: Scm, row: Row) -> Tensor:
+def falls(causal: CausalModel, parts: MaskParts) -> Tensor:
     """How far p falls without each element, 0 if it does not, [n]; world k lacks the k-th element of every instance."""
-    place, owner, p = row.place, row.owner, scm.do()[0]
-    fall = p.new_zeros(place.numel())
-    for first in range(0, int(row.count.max()), AT_ONCE):
-        here = ((first <= place) & (place < first + AT_ONCE)).nonzero().flatten()
-        world = torch.arange(first, int(place[here].max()) + 1, device=owner.device).unsqueeze(1)
-        without = scm.do(*row.space.weights(row.part((place != world).to(scm.dtype))))  # [K, B]
-        fall[here] = p[owner[here]] - without[place[here] - first, owner[here]]
+    position, owner, p = parts.position, parts.owner, causal.do()[0]
+    fall = p.new_zeros(position.numel())
+    for first in range(0, int(parts.count.max()), AT_ONCE):
+        here = ((first <= position) & (position < first + AT_ONCE)).nonzero().flatten()
+        world = torch.arange(first, int(position[here].max()) + 1, device=owner.device).unsqueeze(1)
+        without = causal.do(parts.to_weights(parts.unflatten((position != world).to(causal.dtype))))  # [K, B]
+        fall[here] = p[owner[here]] - without[position[here] - first, owner[here]]
     return torch.where(fall < 8 * torch.finfo(fall.dtype).eps, 0, fall)  # what is but rounding must not be ranked

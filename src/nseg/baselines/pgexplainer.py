@@ -16,22 +16,25 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer
 
-from nseg import objective as obj
 from nseg.baselines.scores import mean_of_directions
 from nseg.errors import InputError, SettingsError, UnsupportedError
-from nseg.explainer import BatchedAlgorithm
-from nseg.instances import Instances
-from nseg.many import causal_models, progress_bar
-from nseg.scm import Scm
-from nseg.search import Solution, Tick
-from nseg.settings import Common, number, whole
-from nseg.space import Masks, Noise, Space
-from nseg.work import BUDGET
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.graphs.batch import InstanceBatch
+from nseg.explain.many import open_causal_models
+from nseg.explain.progress import progress_bar
+from nseg.model.causal import CausalModel
+from nseg.search.descent import Tick
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings, number_field, integer_field
+from nseg.search.formulas import entropy, size
+from nseg.search.noise import PartNoise
+from nseg.search.parts import EDGES, Masks, MaskParts
+from nseg.explain.jobs import BUDGET
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Common):
-    """All that determines a PGExplainer besides model and data; see also :class:`nseg.settings.Common`.
+class PGExplainerSettings(BaseSettings):
+    """All that determines a PGExplainer besides model and data; see also :class:`nseg.search.settings.BaseSettings`.
 
     Args:
         epochs: how often each instance is seen in training.
@@ -44,14 +47,14 @@ class Settings(Common):
         hidden: width of the network.
     """
 
-    epochs: int = whole(30)
-    lr: float = number(0.003)
-    batch: int | None = whole(None, 1)
-    size: float = number(0.05)
-    entropy: float = number(1.0)
-    warm: float = number(5.0, 1e-3)
-    cool: float = number(2.0, 1e-3)
-    hidden: int = whole(64, 1)
+    epochs: int = integer_field(30)
+    lr: float = number_field(0.003)
+    batch: int | None = integer_field(None, 1)
+    size: float = number_field(0.05)
+    entropy: float = number_field(1.0)
+    warm: float = number_field(5.0, 1e-3)
+    cool: float = number_field(2.0, 1e-3)
+    hidden: int = integer_field(64, 1)
 
 
 SIZES = {"ba-shapes": 0.01, "tree-cycles": 0.01, "tree-grid": 0.01, "ba-2motif": 0.05, "mutagenicity": 0.05, "msrc-21": 0.05}
@@ -79,7 +82,7 @@ def concrete(logits: Tensor, u: Tensor, tau: float) -> Tensor:
     return (torch.logit(u, eps=torch.finfo(u.dtype).eps) + logits) / tau
 
 
-def descriptions(instances: Instances, z: Tensor) -> Tensor:
+def descriptions(instances: InstanceBatch, z: Tensor) -> Tensor:
     """What the network sees of each edge, [E, D']: the embeddings of its ends, and of the nodes that are explained.
 
     Where an instance has several rows, the means of theirs.
@@ -88,11 +91,11 @@ def descriptions(instances: Instances, z: Tensor) -> Tensor:
         instances: B instances.
         z: embedding of each node, [N, D].
     """
-    parts = list(z[instances.edge_index])
+    columns = list(z[instances.edge_index])
     for nodes in () if (explained := instances.explained_nodes) is None else explained:
         total = z.new_zeros(len(instances), z.size(1)).index_add(0, instances.row_owner, z[nodes])
-        parts.append((total / instances.row_ptr.diff().unsqueeze(1))[instances.edge_owner])
-    return torch.cat(parts, 1)
+        columns.append((total / instances.row_ptr.diff().unsqueeze(1))[instances.edge_owner])
+    return torch.cat(columns, 1)
 
 
 @dataclass(frozen=True)
@@ -100,26 +103,26 @@ class Lesson:
     """Some instances to learn from.
 
     Args:
-        scm, space: the instances and their elements.
+        causal, parts: the instances and their elements.
         edges: what the network sees of each edge, [E, D'].
         noise: their random numbers.
     """
 
-    scm: Scm
-    space: Space
+    causal: CausalModel
+    parts: MaskParts
     edges: Tensor
-    noise: Noise
+    noise: PartNoise
 
-    def loss(self, network: nn.Module, settings: Settings, epoch: int) -> Tensor:
+    def loss(self, network: nn.Module, settings: PGExplainerSettings, epoch: int) -> Tensor:
         r"""The loss of each instance under one sampled mask, [B] (Luo et al., Eq. 8 and their regularisers)."""
-        logits = mean_of_directions(self.space, network(self.edges))
+        logits = mean_of_directions(self.parts.edges, network(self.edges))
         tau = temperature(settings.warm, settings.cool, epoch / settings.epochs)
-        gate = concrete(logits, self.noise.for_edges(epoch), tau)
-        mask = Masks(gate.sigmoid(), None)
-        z = self.scm.log_odds(*self.space.weights(mask.map(lambda m: m.unsqueeze(0))))[0]
-        owner, number = self.space.edge_owner, len(self.scm.instances)
-        mean_entropy = obj.size(obj.entropy(gate), owner, number) / owner.bincount(minlength=number).clamp_min(1)
-        return -F.logsigmoid(z) + settings.size * self.space.size(mask) + settings.entropy * mean_entropy
+        gate = concrete(logits, self.noise.draw(epoch), tau)
+        mask = Masks({EDGES: gate.sigmoid()})
+        z = self.causal.log_odds(self.parts.to_weights(mask.map(lambda m: m.unsqueeze(0))))[0]
+        owner, number = self.parts.edges.owner, len(self.causal.instances)
+        mean_entropy = size(entropy(gate), owner, number) / owner.bincount(minlength=number).clamp_min(1)
+        return -F.logsigmoid(z) + settings.size * self.parts.size(mask) + settings.entropy * mean_entropy
 
 
 class Network(nn.Module):
@@ -166,10 +169,10 @@ class PGExplainer(BatchedAlgorithm):
         explanation = explainer(data.x, data.edge_index, index=10)
 
     Args:
-        **settings: any field of :class:`Settings`; a misspelt one is a ``TypeError``.
+        **settings: any field of :class:`PGExplainerSettings`; a misspelt one is a ``TypeError``.
 
     Reference: Luo et al., *Parameterized Explainer for Graph Neural Network*, NeurIPS 2020. Cost: ``epochs`` forward and
-    backward passes over all training instances, then one pass of the network per instance. Instances and embeddings of
+    backward passes over all training instances, then one pass of the network per instance. InstanceBatch and embeddings of
     the training set are held in memory, activations only for as many as fit the budget.
 
     Deviations. Training is over the edges whose messages reach the output, not over all edges of a subgraph, as the others
@@ -183,7 +186,7 @@ class PGExplainer(BatchedAlgorithm):
     PGExplainer(epochs=10)
     """
 
-    Settings = Settings
+    Settings = PGExplainerSettings
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -210,7 +213,7 @@ class PGExplainer(BatchedAlgorithm):
             )
         return super().supports()
 
-    def worlds(self, space: Space) -> int:
+    def worlds(self, parts: MaskParts) -> int:
         return 2  # the sampled one, and as much again for the network over the edges
 
     # --- learning --------------------------------------------------------------------------------------------------------
@@ -239,39 +242,40 @@ class PGExplainer(BatchedAlgorithm):
             raise InputError(
                 "fit needs the Explainer that holds this PGExplainer (got another). Use explainer.algorithm.fit."
             )
-        with causal_models(explainer, data, index, target=target, budget=budget, **kwargs) as models:
+        with open_causal_models(explainer, data, index, target=target, budget=budget, **kwargs) as models:
             steps = self._lessons(models)
             first = steps[0][0]
             network = Network(first.edges.size(1), self.settings.hidden, self.settings.seed).to(first.edges)
             with progress_bar(progress, "fitting") as bar:
-                advance = bar(self.settings.epochs * sum(len(one.scm.instances) for step in steps for one in step))
+                advance = bar(self.settings.epochs * sum(len(one.causal.instances) for step in steps for one in step))
                 trace = _train(network, steps, self.settings, advance)
         self.network = network.requires_grad_(False)
         return trace
 
-    def _lessons(self, models: Iterable[tuple[Tensor, Scm]]) -> list[list[Lesson]]:
+    def _lessons(self, models: Iterable[tuple[Tensor, CausalModel]]) -> list[list[Lesson]]:
         """The instances of each step of Adam, whatever pieces the memory budget cuts them into."""
         steps: dict[int, list[Lesson]] = {}
-        for numbers, scm in models:
-            z = scm.embedding()
+        for numbers, causal in models:
+            z = causal.embeddings()
             step = torch.zeros_like(numbers) if self.settings.batch is None else numbers // self.settings.batch
             for one in torch.unique(step).tolist():
                 mine = (step == one).nonzero().flatten().to(z.device)
-                some = scm.select(mine)
-                space = self.space(some.instances)
-                edges = descriptions(some.instances, z[torch.isin(scm.instances.node_owner, mine)])
-                steps.setdefault(one, []).append(Lesson(some, space, edges, Noise.of(space, self.settings.seed, scm.dtype)))
+                some = causal.select(mine)
+                parts = self.parts(some.instances)
+                edges = descriptions(some.instances, z[torch.isin(causal.instances.node_owner, mine)])
+                noise = PartNoise.of(parts.edges, self.settings.seed, causal.dtype)
+                steps.setdefault(one, []).append(Lesson(some, parts, edges, noise))
         return [steps[number] for number in sorted(steps)]
 
     # --- explaining ------------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         if self.network is None:
             raise InputError(
                 "PGExplainer must learn before it explains. Call explainer.algorithm.fit(explainer, data) first."
             )
-        edges, known = descriptions(scm.instances, scm.embedding()), self.network.first.weight
+        edges, known = descriptions(causal.instances, causal.embeddings()), self.network.first.weight
         if edges.size(1) != known.size(1):
             raise InputError(
                 f"PGExplainer must be fitted on the model that it explains: it knows edges by {known.size(1)} "
@@ -279,7 +283,7 @@ class PGExplainer(BatchedAlgorithm):
             )
         logits = self.network.to(edges.device)(edges.to(known.dtype))
         tick()
-        return Solution(Masks(mean_of_directions(space, logits).sigmoid().to(scm.dtype), None))
+        return SearchResult(Masks({EDGES: mean_of_directions(parts.edges, logits).sigmoid().to(causal.dtype)}))
 
     # --- keeping ---------------------------------------------------------------------------------------------------------
 
@@ -319,21 +323,21 @@ class PGExplainer(BatchedAlgorithm):
 KIND = "nseg.baselines.PGExplainer"
 
 
-def _train(network: nn.Module, steps: list[list[Lesson]], settings: Settings, advance: Any) -> Tensor:
+def _train(network: nn.Module, steps: list[list[Lesson]], settings: PGExplainerSettings, advance: Any) -> Tensor:
     """Mean loss of each epoch, [epochs]; the pieces of a step share one step of Adam."""
     optimiser = torch.optim.Adam(network.parameters(), lr=settings.lr)
-    everything = sum(len(one.scm.instances) for step in steps for one in step)
+    everything = sum(len(one.causal.instances) for step in steps for one in step)
     trace = []
     for epoch in range(settings.epochs):
         total = 0.0
         for step in steps:
             optimiser.zero_grad()
-            number = sum(len(one.scm.instances) for one in step)
+            number = sum(len(one.causal.instances) for one in step)
             for one in step:
                 loss = one.loss(network, settings, epoch).sum()
                 torch.autograd.backward(loss / number)
                 total += float(loss.detach())
-                advance(len(one.scm.instances))
+                advance(len(one.causal.instances))
             optimiser.step()
         trace.append(total / everything)
     return torch.tensor(trace)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from scipy.stats import chi2
 from torch import Tensor
-from torch_geometric.explain.config import MaskType
 
 from nseg.baselines.scores import mean_of_ends, on_elements, refuse_features
-from nseg.explainer import BatchedAlgorithm
-from nseg.scm import Scm
-from nseg.search import Solution, Tick
-from nseg.settings import Common, number, one_of, whole
-from nseg.space import Noise, Space
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.model.causal import CausalModel
+from nseg.search.descent import Tick
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings, number_field, choice_field, integer_field
+from nseg.search.noise import PartNoise
+from nseg.search.parts import NODES, MaskParts, NodePart
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(Common):
-    """All that determines an explanation of PGM-Explainer besides model and data; see also :class:`nseg.settings.Common`.
+class PGMExplainerSettings(BaseSettings):
+    """All that determines an explanation of PGM-Explainer besides model and data; see also :class:`nseg.search.settings.BaseSettings`.
 
     Args:
         samples: perturbed worlds per instance.
@@ -30,11 +31,11 @@ class Settings(Common):
         threshold: for ``"threshold"``, 1 minus the largest p-value that still counts.
     """
 
-    samples: int = whole(50, 1)
-    perturb: float = number(0.5, 0, 1)
-    drop: float = number(0.1, 0, 1)
-    extract: str = one_of("threshold", ("prefix", "threshold", "topk"))
-    threshold: float = number(0.95, 0, 1)
+    samples: int = integer_field(50, 1)
+    perturb: float = number_field(0.5, 0, 1)
+    drop: float = number_field(0.1, 0, 1)
+    extract: str = choice_field("threshold", ("prefix", "threshold", "topk"))
+    threshold: float = number_field(0.95, 0, 1)
 
 
 def chi_square(perturbed: Tensor, changed: Tensor) -> Tensor:
@@ -79,7 +80,7 @@ class PGMExplainer(BatchedAlgorithm):
     more is significant at 0.05. An edge, if edges are asked for, gets the mean score of its two ends.
 
     Args:
-        **settings: any field of :class:`Settings`; a misspelt one is a ``TypeError``.
+        **settings: any field of :class:`PGMExplainerSettings`; a misspelt one is a ``TypeError``.
 
     Reference: Vu and Thai, *PGM-Explainer: Probabilistic Graphical Model Explanations for Graph Neural Networks*, NeurIPS
     2020. Cost: S forward passes without gradient.
@@ -97,7 +98,7 @@ class PGMExplainer(BatchedAlgorithm):
     PGMExplainer(samples=100)
     """
 
-    Settings = Settings
+    Settings = PGMExplainerSettings
 
     @classmethod
     def paper(cls, dataset: str | None = None, **changes: Any) -> PGMExplainer:
@@ -115,13 +116,13 @@ class PGMExplainer(BatchedAlgorithm):
         return super().supports()
 
     @torch.no_grad()
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        settings, owner = self.settings, scm.instances.node_owner
-        noise = Noise.of(replace(space, nodes=MaskType.object), settings.seed, scm.dtype)
-        u = replace(noise, width=settings.samples).for_nodes(0)  # [N, S]
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        settings, owner = self.settings, causal.instances.node_owner
+        noise = PartNoise.of(NodePart(causal.instances), settings.seed, causal.dtype)
+        u = noise.rows(settings.samples, 0)  # [N, S]
         perturbed = (u < settings.perturb).T  # [S, N]
-        p = scm.do(None, (~perturbed).to(scm.dtype).unsqueeze(-1))  # [S, B]
-        changed = scm.do() - p > settings.drop  # [S, B]
-        node = certainty(chi_square(perturbed, changed[:, owner])).to(scm.dtype)  # [N]
+        p = causal.do({NODES: (~perturbed).to(causal.dtype).unsqueeze(-1)})  # [S, B]
+        changed = causal.do() - p > settings.drop  # [S, B]
+        node = certainty(chi_square(perturbed, changed[:, owner])).to(causal.dtype)  # [N]
         tick()
-        return Solution(on_elements(space, mean_of_ends(scm.instances, node), node))
+        return SearchResult(on_elements(parts, mean_of_ends(causal.instances, node), node))

@@ -7,34 +7,33 @@ from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
 from nseg.errors import UnsupportedError
-from nseg.explainer import BatchedAlgorithm
-from nseg.instances import Instances
-from nseg.space import Masks, Space
-from nseg.subsets import Row
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.graphs.batch import InstanceBatch
+from nseg.search.parts import EDGES, NODES, EdgePart, Masks, MaskParts
 
 
-def scaled(space: Space, scores: Masks) -> Masks:
+def scaled(parts: MaskParts, scores: Masks) -> Masks:
     """Non-negative scores divided by the highest of their instance, edges and nodes together; 0 where all are 0."""
-    row = Row(space)
-    value, owner = row.join(scores), row.owner
-    top = value.new_zeros(len(space.instances)).scatter_reduce(0, owner, value, "amax")
-    return row.part(value / torch.where(top > 0, top, 1)[owner])
+    value, owner = parts.flatten(scores), parts.owner
+    top = value.new_zeros(len(parts.instances)).scatter_reduce(0, owner, value, "amax")
+    return parts.unflatten(value / torch.where(top > 0, top, 1)[owner])
 
 
-def mean_of_ends(instances: Instances, node: Tensor) -> Tensor:
+def mean_of_ends(instances: InstanceBatch, node: Tensor) -> Tensor:
     """Score of each edge from those of its two ends, [N] to [E]."""
     return node[instances.edge_index].mean(0)
 
 
-def mean_of_directions(space: Space, edge: Tensor) -> Tensor:
+def mean_of_directions(part: EdgePart, edge: Tensor) -> Tensor:
     """Score of each edge element: the mean over the directions that share it, [E] to [n_e]."""
-    element, number = space.element_of_edge, space.edge_owner.numel()
+    element, number = part.element, part.owner.numel()
     return edge.new_zeros(number).index_add(0, element, edge) / element.bincount(minlength=number)
 
 
-def on_elements(space: Space, edge: Tensor, node: Tensor) -> Masks:
+def on_elements(parts: MaskParts, edge: Tensor, node: Tensor) -> Masks:
     """Scores of edges [E] and nodes [N] as those of the elements."""
-    return Masks(mean_of_directions(space, edge) if space.edges else None, node.unsqueeze(1) if space.nodes else None)
+    scores = {EDGES: mean_of_directions(parts.edges, edge)} if EDGES in parts else {}
+    return Masks(scores | ({NODES: node.unsqueeze(1)} if NODES in parts else {}))
 
 
 def refuse_features(algorithm: BatchedAlgorithm) -> None:

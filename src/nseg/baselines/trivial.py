@@ -1,4 +1,4 @@
-"""Explanations that do not look at the model's output: what every other method must beat."""
+"""Explanations that do not state at the model's output: what every other method must beat."""
 
 from __future__ import annotations
 
@@ -8,22 +8,24 @@ import torch
 from torch import Tensor
 
 from nseg.baselines.scores import on_elements, refuse_features, scaled
-from nseg.explainer import BatchedAlgorithm
-from nseg.instances import Instances
-from nseg.scm import Scm
-from nseg.search import Solution, Tick
-from nseg.settings import Common, number, one_of, whole
-from nseg.space import Masks, Noise, Space
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.graphs.batch import InstanceBatch
+from nseg.model.causal import CausalModel
+from nseg.search.descent import Tick
+from nseg.search.harden import SearchResult
+from nseg.search.settings import BaseSettings, number_field, choice_field, integer_field
+from nseg.search.noise import mask_noise
+from nseg.search.parts import Masks, MaskParts
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrivialSettings(Common):
-    """As :class:`nseg.settings.Common`, but hard masks are made by the threshold, so that they stay trivial.
+class TrivialSettings(BaseSettings):
+    """As :class:`nseg.search.settings.BaseSettings`, but hard masks are made by the threshold, so that they stay trivial.
 
     The best prefix of a ranking asks the model, and would turn the worst ranking into a fair explanation.
     """
 
-    extract: str = one_of("threshold", ("prefix", "threshold", "topk"))
+    extract: str = choice_field("threshold", ("prefix", "threshold", "topk"))
 
 
 class Random(BatchedAlgorithm):
@@ -38,10 +40,10 @@ class Random(BatchedAlgorithm):
 
     Settings = TrivialSettings
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        noise = Noise.of(space, self.settings.seed, scm.dtype)
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        noise = mask_noise(parts, self.settings.seed, causal.dtype)
         tick()
-        return Solution(Masks(noise.for_edges() if space.edges else None, noise.for_nodes() if space.nodes else None))
+        return SearchResult(Masks({name: one.draw() for name, one in noise.items()}))
 
 
 class All(BatchedAlgorithm):
@@ -49,9 +51,9 @@ class All(BatchedAlgorithm):
 
     Settings = TrivialSettings
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         tick()
-        return Solution(constant(scm, space, 1.0))
+        return SearchResult(parts.full(1.0, causal.dtype))
 
 
 class Nothing(BatchedAlgorithm):
@@ -59,34 +61,25 @@ class Nothing(BatchedAlgorithm):
 
     Settings = TrivialSettings
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         tick()
-        return Solution(constant(scm, space, 0.0))
-
-
-def constant(scm: Scm, space: Space, value: float) -> Masks:
-    """The same value for all elements, [n_e] and [n_n, w]."""
-    x, (edge, node) = scm.instances.x, space.owners
-    return Masks(
-        None if edge is None else torch.full((edge.numel(),), value, dtype=scm.dtype, device=x.device),
-        None if node is None else torch.full((node.numel(), space.node_width), value, dtype=scm.dtype, device=x.device),
-    )
+        return SearchResult(parts.full(0.0, causal.dtype))
 
 
 # --- PageRank ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True)
-class PageRankSettings(Common):
-    """As :class:`nseg.settings.Common`, and:
+class PageRankSettings(BaseSettings):
+    """As :class:`nseg.search.settings.BaseSettings`, and:
 
     Args:
         damping: probability of going on instead of starting again.
         steps: steps of the power iteration; the error is about ``damping ** steps``.
     """
 
-    damping: float = number(0.85, 0, 1)
-    steps: int = whole(100, 1)
+    damping: float = number_field(0.85, 0, 1)
+    steps: int = integer_field(100, 1)
 
 
 class PageRank(BatchedAlgorithm):
@@ -118,13 +111,13 @@ class PageRank(BatchedAlgorithm):
         refuse_features(self)
         return super().supports()
 
-    def solve(self, scm: Scm, space: Space, tick: Tick) -> Solution:
-        edge, node = page_rank(scm.instances, scm.receivers, self.settings.damping, self.settings.steps)
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        edge, node = page_rank(causal.instances, causal.receivers, self.settings.damping, self.settings.steps)
         tick()
-        return Solution(scaled(space, on_elements(space, edge.to(scm.dtype), node.to(scm.dtype))))
+        return SearchResult(scaled(parts, on_elements(parts, edge.to(causal.dtype), node.to(causal.dtype))))
 
 
-def page_rank(instances: Instances, receivers: tuple[int, ...], damping: float, steps: int) -> tuple[Tensor, Tensor]:
+def page_rank(instances: InstanceBatch, receivers: tuple[int, ...], damping: float, steps: int) -> tuple[Tensor, Tensor]:
     """How often edges [E] are walked and nodes [N] are visited, summing up to 1 over the nodes of each instance."""
     here = torch.cat([instances.edge_index[end] for end in receivers])  # [M]
     there = torch.cat([instances.edge_index[1 - end] for end in receivers])
@@ -139,7 +132,7 @@ def page_rank(instances: Instances, receivers: tuple[int, ...], damping: float, 
     return flow.view(len(receivers), -1).sum(0), rank
 
 
-def restart(instances: Instances) -> Tensor:
+def restart(instances: InstanceBatch) -> Tensor:
     """Where a walker starts: at the nodes that the explained rows are read off, evenly, [N]."""
     ends = instances.explained_nodes
     node = torch.arange(instances.num_nodes, device=instances.x.device) if ends is None else ends.flatten()

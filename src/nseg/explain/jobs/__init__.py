@@ -1,0 +1,52 @@
+"""How shards of targets are explained: one kind of job per kind of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch_geometric.data import Batch, Data, Dataset, HeteroData
+from torch_geometric.explain import Explainer
+from torch_geometric.explain.config import ModelTaskLevel
+
+from nseg.errors import InputError
+from nseg.explain.jobs.base import BUDGET, ExplainJob, Shard
+from nseg.explain.jobs.large_graph import LargeGraphJob
+from nseg.explain.jobs.many_graphs import ManyGraphsJob
+from nseg.explain.jobs.one_graph import OneGraphJob
+from nseg.graphs.large import LargeGraph
+
+__all__ = ["BUDGET", "ExplainJob", "Shard", "make_job"]
+
+
+def make_job(
+    explainer: Explainer, data: Any, target: Any, budget: int, kwargs: dict[str, Any], strict: bool = True
+) -> ExplainJob:
+    """The job for a kind of data.
+
+    Args:
+        explainer, data, target, budget, kwargs: as :func:`nseg.explain_many` takes them.
+        strict: raise if a target cannot be explained; else its explanation says why.
+    """
+    if not isinstance(explainer, Explainer):
+        raise InputError(
+            f"explainer must be an Explainer of PyG or nseg (got {type(explainer).__name__}). Make one for the model."
+        )
+    level = explainer.model_config.task_level
+    if isinstance(data, Batch) and level is ModelTaskLevel.graph:
+        data = data.to_data_list()
+    if isinstance(data, HeteroData):
+        raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use data.to_homogeneous().")
+    if not isinstance(data, Data | LargeGraph | Sequence | Dataset) and isinstance(data, Iterable):
+        data = list(data)
+    graphs = isinstance(data, Sequence | Dataset) and not isinstance(data, str | bytes)
+    if not (isinstance(data, Data | LargeGraph) or (graphs and all(isinstance(one, Data) for one in data[:1]))):
+        raise InputError(f"data must be a PyG graph, or a sequence of graphs (got {type(data).__name__}).")
+    if isinstance(data, Data | LargeGraph) == (level is ModelTaskLevel.graph):
+        raise InputError(
+            "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."
+            if isinstance(data, Data | LargeGraph)
+            else f"explain_many at {level.value} level needs one graph (got a sequence). Call it once per graph."
+        )
+    kind = OneGraphJob if isinstance(data, Data) else LargeGraphJob if isinstance(data, LargeGraph) else ManyGraphsJob
+    return kind(explainer, data, target, budget, kwargs, strict)

@@ -1,0 +1,306 @@
+"""What all jobs share: shards, memory, failures, and writing explanations."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain.config import ExplanationType
+
+from nseg.errors import BudgetError, InputError
+from nseg.explain.algorithm import BatchAnswer, BatchedAlgorithm, build_explanation
+from nseg.explain.progress import Advance, no_progress
+from nseg.explanation import Explanation as OwnExplanation
+from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.checks import argument_names, check_index, check_inputs
+from nseg.graphs.inputs import ModelInputs, Role
+from nseg.model.borrow import borrow, one_thread, unwrap_compiled
+from nseg.model.causal import CausalModel
+from nseg.model.hooks import count_saved_bytes
+from nseg.model.outcomes import Outcome, outcome_of
+from nseg.runs import fingerprint
+from nseg.runs.layout import SHARD, ShardLayout, in_target_order
+from nseg.storage.hashing import digest
+
+BUDGET = 256 * 2**20
+"""Default memory of a search, in bytes."""
+
+MOST_INSTANCES = 512  # instances that are cut or packed at once
+MEMORY_OVERHEAD = 4.5  # peak bytes per byte saved for the backward pass; measured on a GCN of width 512
+LONGEST_REASON = 1000  # characters
+
+Shard = tuple[int, list[int]]
+"""Number of a shard, and its targets."""
+
+Answer = Explanation | tuple[BatchAnswer, int]
+"""An explanation on the whole graph, or a position in a batched answer."""
+
+
+class ExplainJob(ABC):
+    """A function of shards that can be sent to workers.
+
+    Args:
+        explainer, data, target, budget, kwargs: as :func:`nseg.explain_many` takes them.
+        strict: raise if a target cannot be explained; else its explanation says why.
+    """
+
+    SENT = ("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size")
+    """Attributes that travel to workers; everything else is worked out there."""
+
+    def __init__(
+        self, explainer: Explainer, data: Any, target: Any, budget: int, kwargs: dict[str, Any], strict: bool = True
+    ) -> None:
+        self.explainer, self.data, self.target, self.kwargs, self.strict = explainer, data, target, kwargs, strict
+        self.budget = budget
+        self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
+        self.seed = torch.initial_seed()
+        self.original_size: tuple[int, int] | None = None
+        self.advance: Advance = no_progress
+        self.dependence_checked = False
+        if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
+            raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
+        if target is not None and not self.phenomenon:
+            raise InputError(
+                "target must be None for explanation_type='model', which explains the model's prediction (got a target). "
+                "Use explanation_type='phenomenon' to explain given classes."
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: vars(self)[name] for name in self.SENT}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, advance=no_progress, dependence_checked=False)
+
+    @property
+    def model(self) -> torch.nn.Module:
+        return unwrap_compiled(self.explainer.model)
+
+    @property
+    def outcome(self) -> Outcome:
+        return outcome_of(self.explainer.model_config)
+
+    @property
+    def algorithm(self) -> Any:
+        return self.explainer.algorithm
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs that a worker needs."""
+        return int(any(p.is_cuda for p in self.model.parameters()))
+
+    @property
+    def masks(self) -> tuple[bool, bool]:
+        """Whether edges and whether nodes are masked."""
+        if isinstance(self.algorithm, BatchedAlgorithm):
+            return self.algorithm.masks
+        return self.explainer.edge_mask_type is not None, self.explainer.node_mask_type is not None
+
+    @abstractmethod
+    def number_of_outputs(self) -> int:
+        """Number of outputs that could be explained."""
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Work out once what concerns all targets; errors here are not the fault of one target."""
+
+    @abstractmethod
+    def explanations(self, rows: Tensor) -> Iterator[Explanation]:
+        """The explanations of some rows, in their order."""
+
+    @abstractmethod
+    def causal_model_groups(self, rows: Tensor) -> Iterator[tuple[int, Iterator[tuple[Tensor, CausalModel]]]]:
+        """Causal models of some rows, group by group, with the number of rows in each group."""
+
+    # --- shards ----------------------------------------------------------------------------------------------------------
+
+    def rows(self, index: Any) -> Tensor:
+        """Explained rows from an index."""
+        return check_index(index, self.number_of_outputs())
+
+    def shards(self, index: Any, most: int) -> list[Shard]:
+        """Explained rows in shards of equal size, which depends on nothing but the number of rows."""
+        if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
+            raise InputError(f"shard must be a positive number of targets (got {most!r}). Try {SHARD}.")
+        rows = self.rows(index)
+        layout = ShardLayout(len(rows), -(-len(rows) // -(-len(rows) // int(most))))
+        return [(n, rows[list(layout.targets(n))].tolist()) for n in range(layout.shards)]
+
+    def manifest(self, shards: list[Shard]) -> dict[str, Any]:
+        """What the results of this run depend on, as plain data."""
+        rows = in_target_order([rows for _, rows in shards])
+        seed = {} if isinstance(self.algorithm, BatchedAlgorithm) else {"torch_seed": self.seed}
+        return {
+            "format": 1,
+            "versions": fingerprint.versions(),
+            "model": fingerprint.of_model(self.model),
+            "data": fingerprint.of_data(self.data, self.kwargs),
+            "explainer": fingerprint.of_explainer(self.explainer),
+            "settings": fingerprint.of_settings(self.algorithm) | seed,
+            "targets": {
+                "number": len(rows),
+                "rows": digest(torch.tensor(rows)),
+                "classes": None if self.target is None else digest(torch.as_tensor(self.target)),
+            },
+            "shard": len(shards[0][1]),
+        }
+
+    def __call__(self, shard: Shard) -> list[Explanation]:
+        number, rows = shard
+        with self.ready():
+            if not isinstance(self.algorithm, BatchedAlgorithm):  # PyG's algorithms use torch's random state
+                torch.manual_seed(self.seed if number == 0 else (self.seed + number) % (1 << 63))
+            return self._explain_or_say_why(torch.tensor(rows))
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Borrow the model, use one thread, and work out what concerns all targets."""
+        with torch.inference_mode(False), torch.enable_grad(), borrow(self.model), one_thread():
+            self.prepare()
+            yield
+
+    def _explain_or_say_why(self, rows: Tensor) -> list[Explanation]:
+        """The explanations of some rows; if not strict, with a reason where there is none."""
+        self.dependence_checked = False
+        try:
+            return [one.threshold(self.explainer.threshold_config) for one in self.explanations(rows)]
+        except Exception as error:
+            if self.strict:
+                raise
+            if len(rows) == 1:
+                return [OwnExplanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
+        half = len(rows) // 2  # one of them fails: find it by halving
+        return self._explain_or_say_why(rows[:half]) + self._explain_or_say_why(rows[half:])
+
+    # --- chunks that fit into memory -------------------------------------------------------------------------------------
+
+    def causal_models(self, rows: Tensor) -> Iterator[tuple[Tensor, CausalModel]]:
+        """The causal models in which explanations are searched, with the numbers of their instances."""
+        before = 0
+        for number, models in self.causal_model_groups(rows):
+            for which, causal in models:
+                yield from ((before + which[part], small) for part, small in self._chunks(causal))
+            before += number
+
+    def _answers(self, causal: CausalModel) -> Iterator[tuple[Tensor, BatchAnswer]]:
+        """Batched answers that together hold all instances, with the numbers of their instances, in order."""
+        algorithm = self.algorithm
+        for part, small in self._chunks(causal):
+            tick = partial(self.advance, len(part) / algorithm.ticks)
+            yield part, algorithm.answer(small, algorithm.parts(small.instances), tick)
+
+    def _chunks(self, causal: CausalModel) -> Iterator[tuple[Tensor, CausalModel]]:
+        """Causal models that fit into memory and together hold all instances, with the numbers of their instances."""
+        algorithm, batched = self.algorithm, causal.strategy.batched
+        most = min(3, len(causal.instances)) if batched else 1
+        largest = causal.select(causal.instances.sizes.topk(most).indices.sort().values)
+        if not self.dependence_checked:
+            largest.require_dependence(*self.masks)
+            self.dependence_checked = True
+        per_world = MEMORY_OVERHEAD * _saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
+        need = per_world * algorithm.worlds(algorithm.parts(largest.instances)) * causal.instances.sizes
+        if float(need.max()) > self.budget:
+            raise BudgetError(
+                f"The memory budget must hold one instance, which needs about {int(need.max())} bytes here "
+                f"(got {int(self.budget)}). Raise it: budget={int(need.max()) + 1}."
+            )
+        causal.members_at_once = min(causal.members_at_once, max(int(self.budget / per_world), 1))
+        for part in chunks(need, self.budget, len(need) if batched else 1):
+            yield part, causal.select(part.to(causal.instances.x.device))
+
+    def _call_once(self, inputs: ModelInputs, row: int | None, target: Tensor | None) -> Explanation:
+        """One call of an algorithm that cannot batch."""
+        index = {} if row is None else {"index": row}
+        found = self.explainer(inputs.x, inputs.edge_index, target=target, **index, **inputs.kwargs)
+        self.advance(1)
+        return found
+
+    # --- in and out ------------------------------------------------------------------------------------------------------
+
+    def _inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
+        found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
+        inputs = check_inputs(self.model, data.x, data.edge_index, found, self.outcome.level)
+        return replace(inputs, original_size=self.original_size)
+
+    def _given_classes(self, data: Data, number: int | None = None) -> Tensor | None:
+        """The caller's classes of all outputs on one graph, if a phenomenon is explained."""
+        if not self.phenomenon:
+            return None
+        if self.target is None:
+            target = data.get("y")
+        else:
+            target = torch.as_tensor(self.target).flatten()
+            if number is not None and number >= target.numel():
+                raise InputError(f"target must hold a class for every graph (got {target.numel()} entries, graph {number}).")
+            target = target if number is None else target[number]
+        if target is None:
+            raise InputError("explanation_type='phenomenon' needs the class of every output. Give target=... or data.y.")
+        return torch.as_tensor(target).flatten()
+
+    def _finish(
+        self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
+    ) -> Explanation:
+        """The explanation of one instance on its own graph, with everything that PyG puts into one."""
+        inputs, row = instances.single(b)
+        edge_id = instances.edge_id[instances.members(Role.EDGE, b)]
+        node_id = instances.node_id[instances.members(Role.NODE, b)]
+        if isinstance(answer, Explanation):
+            found = _restrict(answer, edge_id, node_id)
+        else:
+            batch, position = answer
+            found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, self.algorithm.settings)
+        found._model_config, found._model_args = self.explainer.model_config, list(inputs.kwargs)
+        found.prediction = output if not self.phenomenon else None
+        found.target = self.explainer.get_target(output) if target is None else target
+        found.index = None if instances.outputs is Role.GRAPH else row
+        found.x, found.edge_index = inputs.x, inputs.edge_index
+        for name, value in inputs.kwargs.items():
+            found[name] = value
+        found.edge_id, found.node_id = edge_id, node_id
+        found.validate_masks()
+        return found
+
+
+def _restrict(answer: Explanation, edge_id: Tensor, node_id: Tensor) -> OwnExplanation:
+    """The masks of an explanation of the whole graph, on some of its edges and nodes."""
+    found = OwnExplanation()
+    for name, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes)):
+        mask = answer.get(name)
+        if mask is not None:
+            found[name] = mask[ids] if mask.size(0) == size else mask
+    return found
+
+
+def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:
+    """Consecutive chunks whose needs sum to at most the budget, with at least one and at most ``most`` members.
+
+    >>> [part.tolist() for part in chunks(torch.tensor([3, 3, 3, 9, 1]), 6, 2)]
+    [[0, 1], [2], [3], [4]]
+    """
+    part: list[int] = []
+    total = 0.0
+    for number, cost in enumerate(need.tolist()):
+        if part and (total + cost > budget or len(part) == most):
+            yield torch.tensor(part)
+            part, total = [], 0.0
+        part.append(number)
+        total += cost
+    yield torch.tensor(part)
+
+
+def _saved_bytes(algorithm: BatchedAlgorithm, causal: CausalModel) -> int:
+    """Bytes that one world saves for its backward pass."""
+    parts = algorithm.parts(causal.instances)
+    ones = parts.full(1.0, causal.dtype).map(lambda mask: mask.unsqueeze(0).requires_grad_())
+    with count_saved_bytes() as saved:
+        causal.do(parts.to_weights(ones))
+    return saved()

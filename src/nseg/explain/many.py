@@ -1,0 +1,181 @@
+"""Explain many predictions at once: cut into shards, run here or on workers, store, show progress."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, overload
+
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, Explanation
+
+from nseg.backends.base import Backend
+from nseg.backends.catalogue import open_backend
+from nseg.errors import NsegWarning
+from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
+from nseg.explain.progress import ShardProgress, progress_bar
+from nseg.graphs.large import LargeGraph
+from nseg.model.causal import CausalModel
+from nseg.runs.folder import RunFolder, open_run
+from nseg.runs.layout import SHARD, in_target_order
+from nseg.runs.parquet import encode
+from nseg.runs.stored import Explanations
+
+
+@overload
+def explain_many(
+    explainer: Explainer,
+    data: Data | Sequence[Data] | LargeGraph,
+    index: Any = None,
+    *,
+    target: Any = None,
+    budget: int = BUDGET,
+    progress: bool | None = None,
+    out: None = None,
+    strict: bool | None = None,
+    backend: str | Backend = "local",
+    workers: int | None = None,
+    shard: int = SHARD,
+    **kwargs: Any,
+) -> list[Explanation]: ...
+
+
+@overload
+def explain_many(
+    explainer: Explainer,
+    data: Data | Sequence[Data] | LargeGraph,
+    index: Any = None,
+    *,
+    target: Any = None,
+    budget: int = BUDGET,
+    progress: bool | None = None,
+    out: str | Path,
+    strict: bool | None = None,
+    backend: str | Backend = "local",
+    workers: int | None = None,
+    shard: int = SHARD,
+    **kwargs: Any,
+) -> Explanations: ...
+
+
+def explain_many(
+    explainer: Explainer,
+    data: Data | Sequence[Data] | LargeGraph,
+    index: Any = None,
+    *,
+    target: Any = None,
+    budget: int = BUDGET,
+    progress: bool | None = None,
+    out: str | Path | None = None,
+    strict: bool | None = None,
+    backend: str | Backend = "local",
+    workers: int | None = None,
+    shard: int = SHARD,
+    **kwargs: Any,
+) -> list[Explanation] | Explanations:
+    """Explain many predictions in one optimisation; each answer equals the one the instance gets alone.
+
+    Targets are divided into shards, and each shard is explained on one thread: on a CPU the answers are equal bit for bit
+    whatever the backend and the number of workers.
+
+    Args:
+        explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
+        data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
+            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Of a
+            :class:`nseg.LargeGraph` the model sees subgraphs only (node level, and pairs of nodes).
+        index: nodes, links or graphs to explain, one explanation each; all if None.
+        target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
+        budget: bytes of memory that the search may use at once.
+        progress: show a progress bar; by default only on a terminal.
+        out: run folder in which explanations are stored as they are found (:mod:`nseg.runs`). Called again after an
+            interruption, it explains what is missing; it refuses a folder of another model, data, settings or targets.
+        strict: stop at the first target that cannot be explained, e.g. because the model raises or gives NaN. If false, such
+            a target gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.
+        backend: ``"local"``, ``"processes"``, ``"ray"``, or an object from :mod:`nseg.backends`.
+        workers: number of workers of the backend; one per core by default.
+        shard: maximum number of targets that are explained, sent and stored together.
+        **kwargs: further model arguments (node and link level).
+
+    Returns:
+        An ``Explanation`` per instance on its computation graph: the smallest graph on which the model alone gives the
+        whole graph's output. ``edge_id`` and ``node_id`` point into the caller's graph, ``output_id`` names the output,
+        ``reached`` marks the edges over which messages can reach it (the others are there for normalisation only).
+        With ``out``, the stored explanations, which are read on demand and have no graphs.
+    """
+    job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
+    shards = job.shards(index, shard)
+    with progress_bar(progress) as bar, open_backend(backend, workers) as opened:
+        meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
+        job.advance = meter.tick
+        if out is None:
+            with closing(opened.map(job, shards)) as results:
+                found = {number: meter.finish(some, len(some)) for number, some in results}
+            explanations = in_target_order([found[number] for number in range(len(shards))])
+            _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations))
+            return explanations
+        with open_run(out, job.manifest(shards), len(shards)) as folder:
+            _explain_missing(opened, job, shards, folder, meter)
+    return Explanations(out)
+
+
+def _explain_missing(
+    backend: Backend, job: ExplainJob, shards: list[Shard], folder: RunFolder, meter: ShardProgress
+) -> None:
+    """Explain and store the shards that are missing."""
+    missing, failed, thinned = folder.missing(), 0, 0
+    meter.finish(None, sum(len(rows) for _, rows in shards) - sum(len(shards[n][1]) for n in missing))
+    with closing(backend.map(_EncodedJob(job), [shards[n] for n in missing])) as results:
+        for position, (content, reasons, fewer) in results:
+            folder.store(missing[position], content)
+            meter.finish(None, len(shards[missing[position]][1]))
+            failed, thinned = failed + reasons, thinned + fewer
+    _warn(failed, thinned)
+
+
+def _warn(failed: int, thinned: int) -> None:
+    if failed:
+        warnings.warn(f"{failed} targets could not be explained; their records say why.", NsegWarning, stacklevel=4)
+    if thinned:
+        warnings.warn(
+            f"{thinned} targets depend on nodes with more neighbours than are followed; left_out on their explanations says "
+            "how many edges were left out. Raise LargeGraph(..., neighbours=...) to follow more.",
+            NsegWarning,
+            stacklevel=4,
+        )
+
+
+class _EncodedJob:
+    """A job whose results are stored: Parquet, and the number of targets not explained, or not on their whole subgraph."""
+
+    def __init__(self, job: ExplainJob) -> None:
+        self.job, self.gpus = job, job.gpus
+
+    def __call__(self, shard: Shard) -> tuple[bytes, int, int]:
+        found = self.job(shard)
+        failed, thinned = (sum(bool(one.get(name)) for one in found) for name in ("reason", "left_out"))
+        return encode(found), failed, thinned
+
+
+@contextmanager
+def open_causal_models(
+    explainer: Explainer,
+    data: Data | Sequence[Data],
+    index: Any = None,
+    *,
+    target: Any = None,
+    budget: int = BUDGET,
+    **kwargs: Any,
+) -> Iterator[Iterator[tuple[Tensor, CausalModel]]]:
+    """Causal models of what :func:`explain_many` would explain, for methods that first learn from many instances.
+
+    Yields:
+        causal models that together hold all instances, each as large as the budget allows, with the numbers of their
+        instances. The model is borrowed until the end of the ``with`` block.
+    """
+    job = make_job(explainer, data, target, budget, kwargs)
+    rows = job.rows(index)
+    with job.ready():
+        yield job.causal_models(rows)

@@ -1,0 +1,379 @@
+"""B instances, packed as one disjoint union.
+
+An *instance* is what one explanation explains: some rows of the model's output (one node, one link, one graph, or
+several of them with one common mask), together with the part of the input that these rows are computed from.
+
+A graph of a million edges and a list of a thousand molecules become the same object here, so everything above this
+file is written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nseg.graphs.inputs import ModelInputs, Role, common_roles
+
+
+def group_members(ptr: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
+    """Members of some groups, and for each member its group's position in ``groups``.
+
+    >>> group_members(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0]))
+    (tensor([2, 3, 4, 0, 1]), tensor([0, 0, 0, 1, 1]))
+    """
+    count = ptr[groups + 1] - ptr[groups]
+    owner = torch.repeat_interleave(torch.arange(groups.numel(), device=ptr.device), count)
+    first = torch.cumsum(count, 0) - count
+    within = torch.arange(owner.numel(), device=ptr.device) - first[owner]
+    return ptr[groups][owner] + within, owner
+
+
+def offsets(count: Tensor) -> Tensor:
+    """Cumulative counts with a leading zero.
+
+    >>> offsets(torch.tensor([2, 0, 3]))
+    tensor([0, 2, 2, 5])
+    """
+    return torch.cat([count.new_zeros(1), torch.cumsum(count, 0)])
+
+
+@dataclass(frozen=True)
+class InstanceBatch:
+    """B instances as one disjoint union.
+
+    Args:
+        x: features, [N, ...].
+        edge_index: edges, [2, E], in the numbering of the union.
+        args: further model arguments, packed, by name.
+        roles: the role of each argument.
+        ptr: offset of each instance among the nodes, edges, graphs and pairs, [B + 1] each.
+        outputs: what one row of the model's output stands for (node, edge, pair or graph).
+        row: explained rows of the output, [R].
+        row_ptr: offset of each instance among the rows, [B + 1].
+        target: explained class of each row, [R].
+        node_id: the caller's number of each node, [N].
+        edge_id: the caller's number of each edge, [E].
+        hops: hops from each node to the nearest explained output, [N]; 0 where every node may matter.
+        total: edges and nodes of the caller's graph that each instance was cut from, [B, 2].
+    """
+
+    x: Tensor
+    edge_index: Tensor
+    args: dict[str, Any]
+    roles: dict[str, Role]
+    ptr: dict[Role, Tensor]
+    outputs: Role
+    row: Tensor
+    row_ptr: Tensor
+    target: Tensor
+    node_id: Tensor
+    edge_id: Tensor
+    hops: Tensor
+    total: Tensor
+
+    def __len__(self) -> int:
+        return self.row_ptr.numel() - 1
+
+    def count(self, role: Role) -> int:
+        """Number of nodes, edges, graphs or pairs in the union."""
+        return int(self.ptr[role][-1])
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.size(0)
+
+    @property
+    def num_edges(self) -> int:
+        return self.edge_index.size(1)
+
+    @cached_property
+    def node_owner(self) -> Tensor:
+        """Instance of each node, [N]."""
+        return _owner(self.ptr[Role.NODE])
+
+    @cached_property
+    def edge_owner(self) -> Tensor:
+        """Instance of each edge, [E]."""
+        return _owner(self.ptr[Role.EDGE])
+
+    @cached_property
+    def row_owner(self) -> Tensor:
+        """Instance of each explained row, [R]."""
+        return _owner(self.row_ptr)
+
+    @property
+    def sizes(self) -> Tensor:
+        """Nodes plus edges of each instance, [B]."""
+        return self.ptr[Role.NODE].diff() + self.ptr[Role.EDGE].diff()
+
+    @property
+    def explained_nodes(self) -> Tensor | None:
+        """The nodes that each explained row is computed for: [1, R], or [2, R] for links; None for graphs."""
+        if self.outputs is Role.GRAPH:
+            return None
+        if self.outputs is Role.NODE:
+            return self.row.unsqueeze(0)
+        pairs = (self.args[name] for name, role in self.roles.items() if role is Role.PAIR_INDEX)
+        ends: Tensor = self.edge_index if self.outputs is Role.EDGE else next(pairs)
+        return ends[:, self.row]
+
+    @property
+    def nodes_can_be_shared(self) -> bool:
+        """Whether instances may share nodes: not if the model asks which graph each node belongs to."""
+        return Role.BATCH not in self.roles.values()
+
+    def members(self, role: Role, number: int) -> slice:
+        """Range of one instance's nodes, edges, graphs or pairs."""
+        begin, end = self.ptr[role][number : number + 2].tolist()
+        return slice(begin, end)
+
+    # --- smaller batches -------------------------------------------------------------------------------------------------
+
+    def select(self, which: Tensor) -> InstanceBatch:
+        """The instances ``which``, in that order."""
+        return self._keep(which, {role: group_members(ptr, which) for role, ptr in self.ptr.items()})
+
+    def keep_explained_graphs(self) -> InstanceBatch:
+        """Drop the graphs that are not explained, where an instance holds several graphs."""
+        batch = next((self.args[name] for name, role in self.roles.items() if role is Role.BATCH), None)
+        if self.outputs is not Role.GRAPH or batch is None:
+            return self
+        graph = torch.unique(self.row)
+        node = torch.isin(batch, graph).nonzero().flatten()
+        edge = torch.isin(self.edge_index[0], node).nonzero().flatten()
+        everything, members = self._all_members()
+        members[Role.GRAPH] = graph, _owner(self.ptr[Role.GRAPH])[graph]
+        members[Role.NODE] = node, self.node_owner[node]
+        members[Role.EDGE] = edge, self.edge_owner[edge]
+        return self._keep(everything, members)
+
+    def _all_members(self) -> tuple[Tensor, dict[Role, tuple[Tensor, Tensor]]]:
+        everything = torch.arange(len(self), device=self.x.device)
+        return everything, {role: group_members(ptr, everything) for role, ptr in self.ptr.items()}
+
+    def _keep(self, which: Tensor, members: dict[Role, tuple[Tensor, Tensor]]) -> InstanceBatch:
+        """The instances ``which``, reduced to the given members.
+
+        Args:
+            which: numbers of instances.
+            members: for each role, the kept members and their position in ``which``, sorted by the latter.
+        """
+        kept = {role: member for role, (member, _) in members.items()}
+        position = {role: _inverse(kept[role], self.count(role)) for role in kept}
+        rows, _ = group_members(self.row_ptr, which)
+
+        def cut(name: str, value: Any) -> Any:
+            role = self.roles[name]
+            if role is Role.PAIR_INDEX:
+                return position[Role.NODE][value[:, kept[Role.PAIR]]]
+            if role is Role.BATCH:
+                return position[Role.GRAPH][value[kept[Role.NODE]]]
+            return value[kept[role]] if role in kept else value
+
+        return replace(
+            self,
+            x=self.x[kept[Role.NODE]],
+            edge_index=position[Role.NODE][self.edge_index[:, kept[Role.EDGE]]],
+            args={name: cut(name, value) for name, value in self.args.items()},
+            ptr={role: offsets(owner.bincount(minlength=which.numel())) for role, (_, owner) in members.items()},
+            row=position[self.outputs][self.row[rows]],
+            row_ptr=offsets(self.row_ptr.diff()[which]),
+            target=self.target[rows],
+            node_id=self.node_id[kept[Role.NODE]],
+            edge_id=self.edge_id[kept[Role.EDGE]],
+            hops=self.hops[kept[Role.NODE]],
+            total=self.total[which],
+        )
+
+    def single(self, number: int) -> tuple[ModelInputs, Tensor]:
+        """One instance as a graph of its own, and its explained rows of the model's output."""
+        nodes, edges = self.members(Role.NODE, number), self.members(Role.EDGE, number)
+
+        def cut(name: str, value: Any) -> Any:
+            role = self.roles[name]
+            if role is Role.PAIR_INDEX:
+                return value[:, self.members(Role.PAIR, number)] - nodes.start
+            if role is Role.BATCH:
+                return value[nodes] - self.members(Role.GRAPH, number).start
+            return value[self.members(role, number)] if role in self.ptr else value
+
+        inputs = ModelInputs(
+            x=self.x[nodes],
+            edge_index=self.edge_index[:, edges] - nodes.start,
+            kwargs={name: cut(name, value) for name, value in self.args.items()},
+        )
+        begin, end = self.row_ptr[number : number + 2].tolist()
+        return inputs, self.row[begin:end] - self.members(self.outputs, number).start
+
+    # --- larger batches --------------------------------------------------------------------------------------------------
+
+    def repeat_worlds(self, worlds: int, boundary: int | None = None) -> WorldBatch:
+        """``worlds`` copies of the union, one after the other.
+
+        Args:
+            worlds: K.
+            boundary: nodes this many hops away or further only send messages. Their features are the same in all worlds,
+                so all worlds and instances share one copy of each. None copies them, for worlds that change features.
+        """
+        number, device = self.num_nodes, self.x.device
+        world = torch.arange(worlds, device=device).view(-1, 1)
+        everything = torch.arange(number, device=device)
+        if boundary is None:
+            node = everything.repeat(worlds)
+            position = everything.expand(worlds, -1) + world * number
+            own = number
+        else:
+            shared = self.hops >= boundary
+            inner = (~shared).nonzero().flatten()
+            pool, member = torch.unique(self.node_id[shared], return_inverse=True)
+            node = torch.cat([inner.repeat(worlds), _any_member(member, shared.nonzero().flatten(), pool.numel())])
+            own = int(inner.numel())
+            position = torch.empty(worlds, number, dtype=torch.long, device=device)
+            position[:, inner] = torch.arange(own, device=device) + world * own
+            position[:, shared] = worlds * own + member
+        inputs = ModelInputs(
+            x=self.x[node],
+            edge_index=position[:, self.edge_index].transpose(0, 1).flatten(1),
+            kwargs={name: self._repeat_arg(name, value, node, position, world) for name, value in self.args.items()},
+        )
+        rows = position[:, self.row] if self.outputs is Role.NODE else self.row + world * self.count(self.outputs)
+        return WorldBatch(inputs, rows, self.hops[node], self.node_id[node], own)
+
+    def _repeat_arg(self, name: str, value: Any, node: Tensor, position: Tensor, world: Tensor) -> Any:
+        """One model argument for K worlds, whose nodes are ``node`` and stand at ``position`` [K, N]."""
+        role, worlds = self.roles[name], len(world)
+        if role is Role.SHARED:
+            return value
+        if role is Role.COUNT:
+            return worlds * self.count(Role.GRAPH)
+        if role is Role.NODE:
+            return value[node]
+        if role is Role.PAIR_INDEX:
+            return position[:, value].transpose(0, 1).flatten(1)
+        if role is Role.BATCH:
+            return (value + world * self.count(Role.GRAPH)).flatten()
+        return repeat_rows(value, worlds)
+
+    def repeat(self, times: int) -> InstanceBatch:
+        """All instances ``times`` times in one batch."""
+        copies = self.repeat_worlds(times)
+        return replace(
+            self,
+            x=copies.inputs.x,
+            edge_index=copies.inputs.edge_index,
+            args=dict(copies.inputs.kwargs),
+            ptr={role: offsets(ptr.diff().repeat(times)) for role, ptr in self.ptr.items()},
+            row=copies.rows.flatten(),
+            row_ptr=offsets(self.row_ptr.diff().repeat(times)),
+            target=self.target.repeat(times),
+            node_id=copies.node_id,
+            edge_id=self.edge_id.repeat(times),
+            hops=copies.hops,
+            total=self.total.repeat(times, 1),
+        )
+
+    def without_edges(self, inputs: ModelInputs) -> ModelInputs:
+        """A world batch's arguments with all edges removed."""
+        kwargs = {k: v[:0] if self.roles[k] is Role.EDGE else v for k, v in inputs.kwargs.items()}
+        return replace(inputs, edge_index=inputs.edge_index[:, :0], kwargs=kwargs)
+
+
+@dataclass(frozen=True)
+class WorldBatch:
+    """K worlds of all instances, ready for the model.
+
+    Args:
+        inputs: arguments of the model call.
+        rows: explained rows of the output, [K, R].
+        hops: hops from each node to the nearest explained output.
+        node_id: the caller's number of each node.
+        nodes_per_world: nodes that belong to one world alone; the shared boundary nodes come after those of all worlds.
+        edges_removed: whether the edges were taken out of the inputs.
+    """
+
+    inputs: ModelInputs
+    rows: Tensor
+    hops: Tensor
+    node_id: Tensor
+    nodes_per_world: int
+    edges_removed: bool = False
+
+
+def pack_graphs(
+    graphs: Sequence[ModelInputs], outputs: Role, row: Sequence[Tensor], target: Sequence[Tensor]
+) -> InstanceBatch:
+    """Pack whole graphs, one per instance.
+
+    Args:
+        graphs: B graphs.
+        outputs: what a row of the model's output stands for.
+        row, target: explained rows of each graph, and their classes.
+    """
+    first = graphs[0]
+    roles = common_roles(graphs)
+    device = first.x.device
+
+    def per_graph(size: Any) -> Tensor:
+        return torch.tensor([size(g) for g in graphs], device=device)
+
+    ptr = {
+        Role.NODE: offsets(per_graph(lambda g: g.num_nodes)),
+        Role.EDGE: offsets(per_graph(lambda g: g.num_edges)),
+        Role.GRAPH: offsets(per_graph(lambda g: g.num_graphs)),
+        Role.PAIR: offsets(per_graph(lambda g: 0 if g.pairs is None else g.pairs.size(1))),
+    }
+
+    def pack(name: str) -> Any:
+        role, values = roles[name], [g.kwargs[name] for g in graphs]
+        if role is Role.PAIR_INDEX:
+            return torch.cat([v + o for v, o in zip(values, ptr[Role.NODE], strict=False)], 1)
+        if role is Role.BATCH:
+            return torch.cat([v + o for v, o in zip(values, ptr[Role.GRAPH], strict=False)])
+        return values[0] if role in (Role.SHARED, Role.COUNT) else torch.cat(values)
+
+    nodes, edges = ptr[Role.NODE].diff(), ptr[Role.EDGE].diff()
+    return InstanceBatch(
+        x=torch.cat([g.x for g in graphs]),
+        edge_index=torch.cat([g.edge_index + o for g, o in zip(graphs, ptr[Role.NODE], strict=False)], 1),
+        args={name: pack(name) for name in first.kwargs},
+        roles=roles,
+        ptr=ptr,
+        outputs=outputs,
+        row=torch.cat([r + o for r, o in zip(row, ptr[outputs], strict=False)]),
+        row_ptr=offsets(torch.tensor([r.numel() for r in row], device=device)),
+        target=torch.cat(list(target)),
+        node_id=torch.cat([torch.arange(int(n), device=device) for n in nodes]),
+        edge_id=torch.cat([torch.arange(int(n), device=device) for n in edges]),
+        hops=torch.zeros(int(nodes.sum()), dtype=torch.long, device=device),
+        total=torch.tensor([g.total for g in graphs], device=device),
+    )
+
+
+def repeat_rows(value: Tensor, times: int) -> Tensor:
+    """``times`` copies, one below the other.
+
+    >>> repeat_rows(torch.tensor([[1, 2], [3, 4]]), 2).tolist()
+    [[1, 2], [3, 4], [1, 2], [3, 4]]
+    """
+    return value if times == 1 else value.repeat(times, *[1] * (value.dim() - 1))
+
+
+def _any_member(group: Tensor, member: Tensor, groups: int) -> Tensor:
+    """One arbitrary member of each group."""
+    return torch.empty(groups, dtype=torch.long, device=group.device).scatter_(0, group, member)
+
+
+def _owner(ptr: Tensor) -> Tensor:
+    return torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr.diff())
+
+
+def _inverse(members: Tensor, size: int) -> Tensor:
+    """Position of each member among ``members``; -1 for those not in it."""
+    position = torch.full((size,), -1, dtype=torch.long, device=members.device)
+    position[members] = torch.arange(members.numel(), device=members.device)
+    return position

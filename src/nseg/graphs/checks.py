@@ -1,0 +1,186 @@
+"""Checks of what a caller gives: correct input comes back normalised, bad input becomes a sentence."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.explain.config import ModelTaskLevel
+
+from nseg.errors import InputError
+from nseg.graphs.inputs import ModelInputs, Role
+
+
+def takes_argument(model: nn.Module, name: str) -> bool:
+    """Whether the model's ``forward`` has a parameter of that name."""
+    return name in inspect.signature(model.forward).parameters
+
+
+def argument_names(model: nn.Module, data: Data) -> list[str]:
+    """Attributes of a graph that the model takes besides ``x`` and ``edge_index``."""
+    return [k for k in data.to_dict() if k not in ("x", "edge_index", "y") and takes_argument(model, k)]
+
+
+def check_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str, Any], level: ModelTaskLevel) -> ModelInputs:
+    """The model's arguments, checked."""
+    _check_graph(x, edge_index)
+    kwargs = {name: _leave_inference_mode(value) for name, value in kwargs.items()}
+    _check_node_numbers("edge_index", edge_index, x.size(0))
+    _check_devices(model, {"x": x, "edge_index": edge_index, **kwargs})
+    _check_values({"x": x, **kwargs}, edge_index.size(1))
+    pairs_name = find_pairs(kwargs, x.size(0))[0] if level is ModelTaskLevel.edge else None
+    if level is ModelTaskLevel.graph and kwargs.get("batch") is None and takes_argument(model, "batch"):
+        kwargs["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
+    return ModelInputs(
+        _leave_inference_mode(x).detach(), _leave_inference_mode(edge_index).as_subclass(Tensor), kwargs, pairs_name
+    )
+
+
+def _check_graph(x: Any, edge_index: Any) -> None:
+    if isinstance(x, dict) or isinstance(edge_index, dict):
+        raise InputError(
+            "x and edge_index must be tensors (got dictionaries). Heterogeneous graphs are not supported; "
+            "use HeteroData.to_homogeneous() with a homogeneous model."
+        )
+    if not isinstance(x, Tensor) or x.layout is not torch.strided:
+        kind = "a sparse tensor" if isinstance(x, Tensor) else type(x).__name__
+        raise InputError(f"x must be a dense tensor [nodes, features] (got {kind}). Use to_dense() on a sparse one.")
+    if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+        kind = f"a sparse {type(edge_index).__name__}" if isinstance(edge_index, Tensor) else type(edge_index).__name__
+        raise InputError(
+            f"edge_index must be an integer tensor [2, E] (got {kind}). "
+            "Convert a sparse matrix with torch_geometric.utils.to_edge_index."
+        )
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype is not torch.long:
+        raise InputError(
+            f"edge_index must be a torch.long tensor [2, E] (got {edge_index.dtype} of shape {tuple(edge_index.shape)})."
+        )
+    if x.dim() == 0 or x.size(0) == 0:
+        raise InputError(f"x must have at least one node (got shape {tuple(x.shape)}).")
+
+
+def find_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tensor | None]:
+    """The argument that holds the node pairs which a link model scores, and the pairs."""
+    given = kwargs.get("edge_label_index")
+    if given is not None and not _is_pair_index("edge_label_index", given):
+        kind = f"shape {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
+        raise InputError(
+            f"edge_label_index must be a tensor of node numbers, [2, pairs] (got {kind}). Try torch.tensor([[a], [b]])."
+        )
+    name = next((name for name, value in kwargs.items() if _is_pair_index(name, value)), None)
+    if name is None:
+        return None, None
+    if not kwargs[name].numel():
+        raise InputError(f"{name} must hold at least one pair of nodes (got none).")
+    _check_node_numbers(name, kwargs[name], nodes)
+    return name, kwargs[name]
+
+
+def _leave_inference_mode(value: Any) -> Any:
+    """A tensor that autograd can save; tensors made in inference mode are copied."""
+    return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
+
+
+def _is_pair_index(name: str, value: Any) -> bool:
+    pairs = isinstance(value, Tensor) and value.dim() == 2 and value.size(0) == 2 and not value.is_floating_point()
+    return "index" in name and pairs
+
+
+def _check_node_numbers(name: str, ends: Tensor, nodes: int) -> None:
+    if ends.device.type != "meta" and ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < nodes:
+        raise InputError(
+            f"{name} must hold node numbers from 0 to {nodes - 1}, because x has {nodes} rows "
+            f"(got {int(ends.min())} to {int(ends.max())})."
+        )
+
+
+def _check_devices(model: nn.Module, given: Mapping[str, Any]) -> None:
+    parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
+    tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
+    devices = {name: value.device for name, value in tensors.items()}
+    if parameter is not None:
+        devices["the model"] = parameter.device
+    if len(set(devices.values())) > 1:
+        found = ", ".join(f"{name} on {device}" for name, device in devices.items())
+        raise InputError(f"Model and data must be on one device (got {found}). Move them with .to(device).")
+    for name, value in tensors.items():
+        if parameter is not None and value.is_floating_point() and value.dtype is not parameter.dtype:
+            raise InputError(
+                f"{name} must have the model's dtype {parameter.dtype} (got {value.dtype}). "
+                f"Use {name}.to({parameter.dtype}) or model.to(...)."
+            )
+
+
+def _check_values(given: Mapping[str, Any], edges: int) -> None:
+    for name, value in given.items():
+        if not isinstance(value, Tensor) or value.layout is not torch.strided:
+            continue
+        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+            raise InputError(f"{name} must be finite (got NaN or infinity). Clean it, e.g. with torch.nan_to_num.")
+        if name in ("edge_weight", "edge_attr", "edge_type") and value.shape[:1] != (edges,):
+            raise InputError(f"{name} must have one entry per edge, {edges} (got shape {tuple(value.shape)}).")
+        valid_batch = value.dtype is torch.long and value.shape == given["x"].shape[:1] and bool((value >= 0).all())
+        if name == "batch" and not valid_batch:
+            raise InputError(
+                "batch must give the graph of each node as whole numbers from 0, torch.long of shape "
+                f"({len(given['x'])},) (got {value.dtype} of shape {tuple(value.shape)}). Omit it if there is one graph."
+            )
+
+
+def check_index(index: Any, number: int) -> Tensor:
+    """Row numbers from an int, a list, a range or a tensor (also boolean); None means all ``number`` rows."""
+    if index is None:
+        return torch.arange(number)
+    try:
+        row = torch.as_tensor(list(index) if isinstance(index, Iterable) and not isinstance(index, Tensor | str) else index)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(
+            f"index must be a number, a sequence of numbers or a tensor (got {index!r}). Use range(a, b) for a slice."
+        ) from None
+    if row.dtype is torch.bool:
+        if row.shape != (number,):
+            raise InputError(f"A boolean index must have {number} entries, one per output (got {tuple(row.shape)}).")
+        row = row.nonzero()
+    row = row.flatten()
+    if row.numel() == 0:
+        raise InputError("index must name at least one output (got an empty index). Use None for all outputs.")
+    if row.is_floating_point() or row.is_complex():
+        raise InputError(f"index must hold whole numbers (got {row.dtype}).")
+    if int(row.min()) < 0 or int(row.max()) >= number:
+        raise InputError(
+            f"index must be between 0 and {number - 1}, because there are {number} outputs "
+            f"(got {int(row.min())} to {int(row.max())})."
+        )
+    return row.long()
+
+
+def output_role(inputs: ModelInputs, level: ModelTaskLevel) -> tuple[Role, int]:
+    """What a row of a model's output stands for, and the expected number of rows."""
+    if level is ModelTaskLevel.graph:
+        return Role.GRAPH, inputs.num_graphs
+    if level is ModelTaskLevel.node:
+        return Role.NODE, inputs.num_nodes
+    if inputs.pairs is not None:
+        return Role.PAIR, inputs.pairs.size(1)
+    return Role.EDGE, inputs.num_edges
+
+
+def check_alike(graphs: Sequence[ModelInputs], numbers: Sequence[int]) -> None:
+    """Raise unless all graphs have the features and arguments that the first one has."""
+    first = graphs[0]
+    for one, number in zip(graphs, numbers, strict=True):
+        if one.x.shape[1:] != first.x.shape[1:] or one.x.dtype is not first.x.dtype:
+            raise InputError(
+                f"All graphs must have features of one shape (got {tuple(first.x.shape[1:])} in graph {numbers[0]} and "
+                f"{tuple(one.x.shape[1:])} in graph {number})."
+            )
+        for name in first.kwargs.keys() | one.kwargs.keys():
+            if (first.kwargs.get(name) is None) != (one.kwargs.get(name) is None):
+                raise InputError(
+                    f"All graphs must have the same model arguments (got {name} in only one of graphs {numbers[0]} and "
+                    f"{number}). Set it on all of them or on none."
+                )

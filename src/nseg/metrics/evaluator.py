@@ -1,0 +1,252 @@
+"""Explanations on their model again: what the model says with and without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain.config import MaskType
+
+from nseg.errors import InputError
+from nseg.explanation import with_ids
+from nseg.graphs.checks import check_inputs
+from nseg.graphs.inputs import ModelInputs, Role
+from nseg.model.borrow import borrow, unwrap_compiled
+from nseg.model.causal import CausalModel
+from nseg.model.outcomes import outcome_of
+from nseg.model.traced_graph import TracedGraph, causal_models_of_graphs
+from nseg.search.parts import EDGES, NODES, Masks, MaskParts, Part
+from nseg.search.settings import BaseSettings
+from nseg.search.worlds import build_worlds
+
+MaskKind = Literal["soft", "hard"] | float
+"""Which masks are meant: soft, hard, or soft ones cut at a threshold."""
+
+MASK_NAMES = {EDGES: "edge_mask", NODES: "node_mask"}
+"""Attribute of an explanation that holds each part of its mask."""
+
+WorldMaker = Callable[[Tensor, Tensor], Tensor]
+"""Makes worlds [K, m] from a flat mask [m] and one key per entry, which does not depend on the batch."""
+
+
+@dataclass(frozen=True)
+class EvaluatedGroup:
+    """Explanations that share a causal model.
+
+    Args:
+        numbers: positions of the explanations, [b].
+        causal: their causal model.
+        parts: their masks, one element per edge and per node (or feature of a node).
+        edge_at, node_at: for each explanation, positions of the causal model's edges and nodes in it.
+    """
+
+    numbers: Tensor
+    causal: CausalModel
+    parts: MaskParts
+    edge_at: list[Tensor]
+    node_at: list[Tensor]
+
+    def pack(self, masks: Sequence[Masks]) -> Masks:
+        """Masks of these explanations, in the order of the causal model's edges and nodes."""
+        chosen = [masks[number] for number in self.numbers.tolist()]
+        found = Masks()
+        if EDGES in self.parts:
+            found[EDGES] = torch.cat([one[EDGES][at] for one, at in zip(chosen, self.edge_at, strict=True)])
+        if NODES in self.parts:
+            found[NODES] = torch.cat(
+                [
+                    one[NODES].expand(at.numel(), -1) if one[NODES].size(0) == 1 else one[NODES][at]
+                    for one, at in zip(chosen, self.node_at, strict=True)
+                ]
+            )
+        return found
+
+
+class WorldEvaluator:
+    """Asks the model about explanations, all of them in the same forward passes.
+
+    Args:
+        explainer: the explainer that made them, or any for the same model and masks.
+        data: the graph, or the graphs, that were explained.
+        explanations: one of a single output, or the result of :func:`nseg.explain_many`.
+
+    The target is the predicted class, or the given one if a phenomenon is explained.
+    """
+
+    def __init__(
+        self, explainer: Explainer, data: Data | Sequence[Data], explanations: Explanation | Sequence[Explanation]
+    ) -> None:
+        found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+        if not found:
+            raise InputError("At least one explanation is needed (got none).")
+        self.explainer, self.explanations = explainer, [with_ids(one) for one in found]
+        self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
+        self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
+        with borrow(self.model), torch.no_grad():
+            self.groups = [self._group(*one) for one in self._causal_models(data)]
+            self.output = self._in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
+        self.target = self._in_order([group.causal.instances.target for group in self.groups])
+        self.label = self.outcome.predicted(self.output)
+
+    # --- causal models ---------------------------------------------------------------------------------------------------
+
+    def _causal_models(self, data: Data | Sequence[Data]) -> list[tuple[Tensor, CausalModel]]:
+        names = getattr(self.explanations[0], "_model_args", None)
+        if names is None:
+            raise InputError("Explanations must have their graphs (got stored ones). Add them with nseg.runs.stored.attach.")
+        self._check_data(data)
+        if isinstance(data, Data):
+            return self._causal_models_on_graph(data, names)
+        graphs = [self.inputs_of(one) for one in self.explanations]
+        output = torch.cat(
+            [
+                one.prediction if one.get("prediction") is not None else self._predict(graph)
+                for one, graph in zip(self.explanations, graphs, strict=True)
+            ]
+        )
+        models = causal_models_of_graphs(
+            self.model, self.outcome, graphs, output, self._classes(), self.edges, self.nodes
+        )
+        return list(models)
+
+    def _check_data(self, data: Data | Sequence[Data]) -> None:
+        for one in self.explanations:
+            number = int(one.output_id)
+            graph = data if isinstance(data, Data) else data[number] if number < len(data) else None
+            edges = 0 if graph is None else int(graph.num_edges)
+            if graph is None or (one.edge_id.numel() and int(one.edge_id.max()) >= edges):
+                raise InputError(
+                    f"data must be what was explained (got {edges} edges for an explanation of output {one.output_id}, "
+                    "which has more, or too few graphs). Give the same graph or list of graphs as to explain_many."
+                )
+
+    def _causal_models_on_graph(self, data: Data, names: Sequence[str]) -> list[tuple[Tensor, CausalModel]]:
+        kwargs = {name: data[name] for name in names if name in data}
+        if self.outcome.level.value == "edge" and not kwargs and self.explanations[0].get("index") is not None:
+            raise InputError("Links can be evaluated if the graph holds their pairs (got none). Set data.edge_label_index.")
+        inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.outcome.level)
+        graph = TracedGraph(self.model, self.outcome, inputs, self.edges, self.nodes)
+        row = graph.check_rows([int(one.output_id) for one in self.explanations])
+        return list(graph.causal_models(graph.cuts(row, torch.arange(len(row)), self._classes())))
+
+    def _group(self, numbers: Tensor, causal: CausalModel) -> EvaluatedGroup:
+        here, edge_at, node_at = causal.instances, [], []
+        for b, number in enumerate(numbers.tolist()):
+            one = self.explanations[number]
+            edge_at.append(torch.searchsorted(one.edge_id, here.edge_id[here.members(Role.EDGE, b)]))
+            node_at.append(torch.searchsorted(one.node_id, here.node_id[here.members(Role.NODE, b)]))
+        kind = None
+        if self.nodes:
+            kind = MaskType.object if self.explanations[0].node_mask.size(1) == 1 else MaskType.attributes
+        return EvaluatedGroup(numbers, causal, MaskParts.of(here, self.edges, kind), edge_at, node_at)
+
+    def _classes(self) -> Tensor:
+        return torch.cat([one.target if one.get("index") is None else one.target[one.index] for one in self.explanations])
+
+    def inputs_of(self, one: Explanation) -> ModelInputs:
+        """The model's arguments for an explanation's own graph."""
+        kwargs = {name: one[name] for name in one._model_args}
+        return check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
+
+    def _predict(self, inputs: ModelInputs) -> Tensor:
+        output: Tensor = self.model(inputs.x, inputs.edge_index, **inputs.kwargs)
+        return output
+
+    def _in_order(self, values: list[Tensor], dim: int = 0) -> Tensor:
+        """Values of all groups in the order of the explanations."""
+        order = torch.argsort(torch.cat([group.numbers for group in self.groups]))
+        return torch.cat(values, dim).index_select(dim, order)
+
+    @cached_property
+    def reached(self) -> list[Tensor]:
+        """Edges of each explanation over which a message can reach its output."""
+        reached = [torch.zeros(one.edge_id.numel(), dtype=torch.bool) for one in self.explanations]
+        for group in self.groups:
+            for number, at in zip(group.numbers.tolist(), group.edge_at, strict=True):
+                reached[number][at] = True
+        return reached
+
+    @cached_property
+    def split(self) -> Tensor:
+        """Probability of each sub-event of the complement for each explanation, [A, B]."""
+        usual = BaseSettings().split
+        given = [(one.get("settings") or {}).get("split") or usual for one in self.explanations]
+        events = len(self.groups[0].parts.events)
+        return self.output.new_tensor(given).T if events > 1 else self.output.new_ones(1, len(given))
+
+    # --- masks -----------------------------------------------------------------------------------------------------------
+
+    def masks(self, kind: MaskKind) -> list[Masks]:
+        """The masks of each explanation."""
+        parts = [name for name, on in ((EDGES, self.edges), (NODES, self.nodes)) if on]
+        return [Masks({part: _mask(one, MASK_NAMES[part], kind) for part in parts}) for one in self.explanations]
+
+    @property
+    def default_masks(self) -> list[Masks]:
+        """Hard masks, or soft ones cut at 0.5 if the explanations have none."""
+        hard = any(self.explanations[0].get(f"hard_{name}") is not None for name in MASK_NAMES.values())
+        return self.masks("hard" if hard else 0.5)
+
+    # --- worlds ----------------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def worlds(self, masks: Sequence[Masks]) -> Tensor:
+        """The model's output in the worlds of each mask, [1 + A, B, ...].
+
+        First the factual world, then the sub-events of the literal complement: 00, or 00, 01 and 10 if both edges and
+        nodes are masked.
+        """
+        with borrow(self.model):
+            return self._in_order(
+                [
+                    group.causal.output(build_worlds(group.parts, group.pack(masks).map(lambda mask: mask.unsqueeze(0))))
+                    for group in self.groups
+                ],
+                dim=1,
+            )
+
+    @torch.no_grad()
+    def custom_worlds(self, masks: Sequence[Masks], make: WorldMaker) -> Tensor:
+        """The model's output in worlds that ``make`` builds from each part of each mask, [K, B, ...]."""
+        with borrow(self.model):
+            found = []
+            for group in self.groups:
+                packed = group.pack(masks)
+                weights = {
+                    part.name: make(packed[part.name].flatten(), self._keys(group, part)).view(-1, *part.shape)
+                    for part in group.parts
+                }
+                found.append(group.causal.output(group.parts.to_weights(Masks(weights))))
+            return self._in_order(found, dim=1)
+
+    def _keys(self, group: EvaluatedGroup, part: Part) -> Tensor:
+        """One key per entry of a packed mask, from the explained output and the caller's number of the edge or node."""
+        here, width = group.causal.instances, part.width
+        ids, owner = (here.node_id, here.node_owner) if part.group else (here.edge_id, here.edge_owner)
+        output = torch.tensor([int(self.explanations[number].output_id) for number in group.numbers.tolist()])
+        key = (output[owner] << 40) ^ (part.group << 39) ^ (ids * width)
+        return (key.unsqueeze(1) + torch.arange(width)).flatten()
+
+    def probability(self, output: Tensor) -> Tensor:
+        """Probability of each explanation's class in outputs [..., B, C], [..., B]."""
+        return self.outcome.probability(output, self.target)
+
+
+def _mask(one: Explanation, name: str, kind: MaskKind) -> Tensor:
+    soft: Tensor = one[name]
+    if kind == "soft":
+        return soft
+    if isinstance(kind, str) and kind != "hard":
+        raise InputError(f"masks must be 'soft', 'hard' or a threshold (got {kind!r}).")
+    if kind == "hard":
+        if one.get(f"hard_{name}") is None:
+            raise InputError("These explanations have no hard masks (got soft ones). Give a threshold: masks=0.5.")
+        hard: Tensor = one[f"hard_{name}"].to(soft.dtype)
+        return hard
+    return (soft > float(kind)).to(soft.dtype)

@@ -1,0 +1,62 @@
+"""Stability: how much explanations agree over runs and under noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.explain import Explainer, Explanation
+
+from nseg.errors import InputError
+from nseg.explain.many import explain_many
+from nseg.metrics import scores
+
+
+def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
+    """Mean Jaccard index of the hard edge masks over pairs of runs, for each instance, [B]; higher is steadier.
+
+    Args:
+        runs: explanations of the same instances, e.g. by several seeds.
+    """
+    if len(runs) < 2:
+        raise InputError(f"Stability compares at least two runs (got {len(runs)}).")
+
+    def kept(one: Explanation) -> Tensor:
+        for name in ("edge_mask", "node_mask"):
+            if one.get(name) is not None:
+                hard: Tensor | None = one.get("hard_" + name)
+                return one[name] > 0.5 if hard is None else hard
+        raise InputError("Stability needs explanations with a mask (got one without).")
+
+    values = []
+    for versions in zip(*runs, strict=True):
+        pairs = [scores.jaccard(kept(a), kept(b)) for a, b in combinations(versions, 2)]
+        values.append(sum(pairs) / len(pairs))
+    return torch.tensor(values)
+
+
+def perturbed_stability(
+    explainer: Explainer, data: Data, index: Any, noise: float = 0.01, times: int = 3, seed: int = 0
+) -> Tensor:
+    """Stability under small Gaussian noise on the features, for each instance, [B]; NaN where the class changes."""
+    if not isinstance(data, Data) or times < 1:
+        raise InputError(
+            "perturbed_stability needs one graph and times >= 1 (got graphs, or fewer). Call it once per graph."
+        )
+    rng = torch.Generator().manual_seed(seed)
+    runs = [explain_many(explainer, data, index)]
+    for _ in range(times):
+        other = data.clone()
+        other.x = data.x + noise * torch.randn(data.x.shape, generator=rng, dtype=data.x.dtype)
+        runs.append(explain_many(explainer, other, index))
+    same = torch.tensor(
+        [
+            all(int(one.target[one.index]) == int(versions[0].target[versions[0].index]) for one in versions)
+            for versions in zip(*runs, strict=True)
+        ]
+    )
+    return torch.where(same, stability(runs), torch.nan)

@@ -1,0 +1,94 @@
+"""The model is borrowed: used in evaluation mode without gradients, and given back as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+from torch_geometric.nn import MessagePassing
+
+from nseg.errors import ModelError, NsegError
+
+
+@contextmanager
+def borrow(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode without gradients, and restore it afterwards, whatever happens.
+
+    Training flags, ``requires_grad``, buffers, layer caches, masks of another explainer and the global random state are
+    restored; gradients are never touched.
+    """
+    modules, parameters = list(model.modules()), list(model.parameters())
+    training = [m.training for m in modules]
+    requires_grad = [p.requires_grad for p in parameters]
+    buffers = [(m, k, b, None if b is None else b.detach().clone()) for m in modules for k, b in m._buffers.items()]
+    caches = [(m, name, value) for m in modules for name, value in vars(m).items() if name.startswith("_cached")]
+    caches += [(m, "cached", True) for m in modules if getattr(m, "cached", None) is True]
+    masked = [m for m in modules if isinstance(m, MessagePassing) and m.explain is True]
+    cuda = sorted({p.device.index or 0 for p in parameters if p.is_cuda})
+    with torch.random.fork_rng(devices=cuda), flush_denormals():
+        try:
+            model.eval()
+            for parameter in parameters:
+                parameter.requires_grad_(False)
+            for module, name, _ in caches:
+                setattr(module, name, None if name.startswith("_") else False)
+            for layer in masked:
+                layer.explain = None
+            yield
+        finally:
+            for module, flag in zip(modules, training, strict=True):
+                module.training = flag
+            for parameter, flag in zip(parameters, requires_grad, strict=True):
+                parameter.requires_grad_(flag)
+            for module, name, buffer, content in buffers:
+                module._buffers[name] = buffer
+                if buffer is not None and content is not None and not torch.equal(buffer, content):
+                    buffer.copy_(content)
+            for module, name, value in caches:
+                setattr(module, name, value)
+            for layer in masked:
+                layer.explain = True
+
+
+@contextmanager
+def flush_denormals() -> Iterator[None]:
+    """Flush denormals to zero: CPU arithmetic on them is slow, and weight decay leaves many in trained models."""
+    before = bool(torch.tensor(1e-38) / 1e3 == 0)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(before)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Run torch on one thread: sums are then equal bit for bit, however many cores there are."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def wrap_model_errors() -> Iterator[None]:
+    """Turn what the model raises into a :class:`~nseg.errors.ModelError` with a sentence."""
+    try:
+        yield
+    except NsegError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"The model must run on its input (got {type(error).__name__}: {error}). Check the shapes and dtypes of "
+            "x, edge_index and further arguments."
+        ) from error
+
+
+def unwrap_compiled(model: nn.Module) -> nn.Module:
+    """The module inside ``torch.compile``, whose hooks can be used."""
+    inner = getattr(model, "_orig_mod", model)
+    return inner if isinstance(inner, nn.Module) else model

@@ -1,0 +1,225 @@
+"""The trained network as a structural causal model, Y = f(E, X).
+
+:class:`CausalModel` answers one question: how probable would the explained class be in these worlds?
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from nseg.errors import ModelError
+from nseg.graphs.batch import InstanceBatch
+from nseg.model.hooks import message_passing_layers, node_embeddings, record_layer_outputs
+from nseg.model.outcomes import Outcome
+from nseg.model.runner import WorldRunner
+from nseg.model.strategy import PLAIN, RunStrategy
+from nseg.model.tracing import PropagateCall
+
+Weights = Mapping[str, Tensor]
+"""Weights of K worlds by part: ``"edges"``, the weight of each edge's messages, [K, E]; ``"nodes"``, the factor of each
+node's features, [K, N, 1] or [K, N, F]. A part that is absent is left as it is."""
+
+NOTHING: Weights = {}
+"""One world in which nothing is changed."""
+
+
+@dataclass(frozen=True)
+class Activation:
+    """The output of a message passing layer in one call.
+
+    Args:
+        value: the output, [N, H].
+        gradient: of the sum of all class scores with respect to it, [N, H].
+        exact: nodes whose output equals that on the whole graph, [N]; others cannot matter and were not computed.
+    """
+
+    value: Tensor
+    gradient: Tensor
+    exact: Tensor
+
+
+class CausalModel:
+    """Y = f(E, X) for B instances.
+
+    Args:
+        model: the trained network, borrowed (:func:`nseg.model.borrow.borrow`).
+        outcome: how its output is read.
+        instances: B instances; one if the strategy is not batched.
+        strategy: how worlds are run.
+        whole_calls: message passing steps on the whole graph that the instances were cut from, if they were.
+        embeddings: returns the embeddings of that graph's nodes, by the caller's number; None where each instance is a
+            graph of its own.
+    """
+
+    members_at_once = 1 << 16
+    """Nodes and edges of all worlds in one forward pass without gradients; larger passes are not faster."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        outcome: Outcome,
+        instances: InstanceBatch,
+        strategy: RunStrategy = PLAIN,
+        whole_calls: Sequence[PropagateCall] = (),
+        embeddings: Callable[[], Tensor] | None = None,
+    ) -> None:
+        self.model, self.outcome, self.instances, self.strategy = model, outcome, instances, strategy
+        self._runner = WorldRunner(model, outcome, instances, strategy, whole_calls)
+        self._embeddings = embeddings
+
+    def select(self, which: Tensor) -> CausalModel:
+        """The causal model of the instances ``which``."""
+        return self._of(self.instances.select(which))
+
+    def repeat(self, times: int) -> CausalModel:
+        """The causal model of all instances, ``times`` times in one batch."""
+        return self if times == 1 else self._of(self.instances.repeat(times))
+
+    def _of(self, instances: InstanceBatch) -> CausalModel:
+        other = CausalModel(
+            self.model, self.outcome, instances, self.strategy, self._runner.whole_calls, self._embeddings
+        )
+        other.members_at_once = self.members_at_once
+        return other
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Floating point type of the features, else of the model."""
+        tensors = [self.instances.x, *self.model.parameters()]
+        return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
+
+    @property
+    def receivers(self) -> tuple[int, ...]:
+        """Rows of ``edge_index`` that messages go to."""
+        layers = message_passing_layers(self.model).values()
+        return tuple(sorted({int(m.flow == "source_to_target") for m in layers})) or (1,)
+
+    # --- questions -------------------------------------------------------------------------------------------------------
+
+    def do(self, weights: Weights = NOTHING) -> Tensor:
+        """Probability of each instance's class in K worlds, [K, B]."""
+        return self._probability(self.output(weights))
+
+    def do_and_agree(self, weights: Weights = NOTHING) -> tuple[Tensor, Tensor]:
+        """The result of :meth:`do`, and the share of each instance's rows that have their class, [K, B] each."""
+        output = self.output(weights)
+        p = self._probability(output)
+        return p, self.mean_over_rows(self.outcome.holds(output, self.instances.target).to(p.dtype))
+
+    def log_odds(self, weights: Weights = NOTHING) -> Tensor:
+        """Log-odds of each instance's class in K worlds, [K, B]; :meth:`do` is their sigmoid."""
+        z = _require_finite(self.outcome.log_odds(self.output(weights), self.instances.target))  # [K, R]
+        if z.size(1) == len(self.instances):
+            return z
+        return torch.logit(self.mean_over_rows(z.sigmoid()), torch.finfo(z.dtype).eps)
+
+    def score(self, weights: Weights = NOTHING) -> Tensor:
+        """Score of each instance's class in K worlds, [K, B]; what gradients are usually taken of."""
+        return self.mean_over_rows(_require_finite(self.outcome.score(self.output(weights), self.instances.target)))
+
+    def output(self, weights: Weights = NOTHING) -> Tensor:
+        """The model's output for the explained rows in K worlds, [K, R, C], or [K, R] for a binary model."""
+        worlds = next((len(w) for w in weights.values()), 1)
+        size = self._worlds_at_once(worlds)
+        parts = []
+        for start in range(0, worlds, size):
+            # the last block is padded, so that all blocks share one plan
+            block = torch.arange(start, start + size, device=self.instances.x.device).clamp(max=worlds - 1)
+            some = weights if size == worlds else {name: w[block] for name, w in weights.items()}
+            parts.append(self._runner.run(some.get("edges"), some.get("nodes"), size))
+        return parts[0] if len(parts) == 1 else torch.cat(parts)[:worlds]
+
+    def mean_over_rows(self, value: Tensor) -> Tensor:
+        """Mean over each instance's rows, [K, R] to [K, B]."""
+        instances = self.instances
+        if value.size(1) == len(instances):
+            return value
+        total = value.new_zeros(len(value), len(instances)).index_add(1, instances.row_owner, value)
+        return total / instances.row_ptr.diff()
+
+    def _probability(self, output: Tensor) -> Tensor:
+        return self.mean_over_rows(_require_finite(self.outcome.probability(output, self.instances.target)))
+
+    def _worlds_at_once(self, worlds: int) -> int:
+        """One if worlds cannot share a pass; all if a gradient is needed; else as many as are fast and fit into memory."""
+        if not self.strategy.batched:
+            return 1
+        if torch.is_grad_enabled():
+            return worlds
+        most = max(1, self.members_at_once // max(int(self.instances.sizes.sum()), 1))
+        return math.ceil(worlds / math.ceil(worlds / most))
+
+    # --- inside the network ----------------------------------------------------------------------------------------------
+
+    def embeddings(self) -> Tensor:
+        """Embedding of each node where nothing is masked, [N, D]: the output of the last message passing layer.
+
+        Taken from the whole graph, because on a subgraph only those of the explained nodes would be right.
+        """
+        if self._embeddings is not None:
+            return self._embeddings()[self.instances.node_id]
+        return node_embeddings(self.model, self.instances.repeat_worlds(1).inputs, self.outcome)
+
+    def activations(self) -> list[Activation]:
+        """Output of each message passing layer where nothing is masked, with the gradient of the class score."""
+        plan = self._runner.plan(1, share=False)
+        with torch.enable_grad(), record_layer_outputs(self.model) as recorded:
+            rows = self._runner.forward(plan.batch.inputs, plan.calls, None)[plan.batch.rows]
+            score = _require_finite(self.outcome.score(rows, self.instances.target))
+            total = self.mean_over_rows(score).sum()
+        found = [(value, step) for value, step in recorded if value.dim() and len(value) == self.instances.num_nodes]
+        values, last = [value for value, _ in found], max([len(plan.calls), *(step for _, step in found)])
+        gradients: Sequence[Tensor] = [torch.zeros_like(value) for value in values]
+        if total.requires_grad and values:
+            gradients = torch.autograd.grad(total, values, allow_unused=True, materialize_grads=True)
+        shape = self.instances.num_nodes, -1
+        return [
+            Activation(value.detach().reshape(shape), gradient.reshape(shape), self.instances.hops <= last - step)
+            for (value, step), gradient in zip(found, gradients, strict=True)
+        ]
+
+    # --- checks ----------------------------------------------------------------------------------------------------------
+
+    def require_dependence(self, edges: bool, nodes: bool) -> None:
+        """Raise unless the output depends on what is to be masked."""
+        instances = self.instances
+        if edges and not message_passing_layers(self.model):
+            raise ModelError(
+                f"The model must pass messages over edges by torch_geometric.nn.MessagePassing layers "
+                f"(found none in {type(self.model).__name__}). Explain features only: edge_mask_type=None."
+            )
+        if nodes and (not instances.x.is_floating_point() or instances.x.dim() != 2):
+            raise ModelError(
+                "A node mask scales features, so x must be floating point, [nodes, features] "
+                f"(got {instances.x.dtype} of shape {tuple(instances.x.shape)}). Explain edges only (node_mask_type=None), "
+                "with an explainer that does not change features."
+            )
+        ones = {"edges": torch.ones(1, instances.num_edges), "nodes": torch.ones(1, instances.num_nodes, 1)}
+        asked = [name for name, on in (("edges", edges), ("nodes", nodes)) if on]
+        weights = {name: ones[name].to(instances.x.device, self.dtype).requires_grad_() for name in asked}
+        with torch.enable_grad():
+            p = self.do(weights).sum()
+        for name, weight in weights.items():
+            if not weight.numel():
+                continue
+            found = torch.autograd.grad(p, weight, allow_unused=True, retain_graph=True)[0] if p.requires_grad else None
+            if found is None:
+                what, argument = ("edges", "edge") if name == "edges" else ("features", "node")
+                raise ModelError(
+                    f"The model's output must depend on the {what} that are to be masked (it does not, for the explained "
+                    f"rows). Set {argument}_mask_type=None, or check what the model does with them."
+                )
+
+
+def _require_finite(value: Tensor) -> Tensor:
+    if not bool(torch.isfinite(value).all()):
+        raise ModelError(
+            "The model's output must stay finite when messages or features are scaled down (got NaN or infinity, e.g. from "
+            "a division by a sum that becomes 0). Guard the division, e.g. with clamp(min=1e-12)."
+        )
+    return value

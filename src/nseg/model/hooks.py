@@ -1,0 +1,158 @@
+"""PyG's public hooks on message passing layers, and what can be recorded with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+from torch_geometric.nn import MessagePassing
+
+from nseg.errors import ModelError
+from nseg.graphs.inputs import ModelInputs
+from nseg.model.borrow import wrap_model_errors
+from nseg.model.outcomes import Outcome
+
+
+def message_passing_layers(model: nn.Module) -> dict[str, MessagePassing]:
+    """The model's message passing layers by name."""
+    return {name or type(m).__name__: m for name, m in model.named_modules() if isinstance(m, MessagePassing)}
+
+
+@contextmanager
+def hook_layers(
+    model: nn.Module, on_propagate: Callable[..., Any], on_message: Callable[..., Any] | None = None
+) -> Iterator[None]:
+    """Let ``on_propagate`` see and change the arguments of each ``propagate`` call, and ``on_message`` the messages."""
+    with ExitStack() as stack:
+        for layer in message_passing_layers(model).values():
+            stack.callback(layer.register_propagate_forward_pre_hook(on_propagate).remove)
+            if on_message is not None:
+                stack.callback(layer.register_message_forward_hook(on_message).remove)
+        yield
+
+
+def call_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tensor:
+    """The model's output in the canonical shape of its outcome: one row per node, link or graph."""
+    output = model(inputs.x, inputs.edge_index, **inputs.kwargs)
+    if not isinstance(output, Tensor):
+        raise ModelError(f"The model must return one tensor (got {type(output).__name__}). Wrap it so that it does.")
+    if not output.is_floating_point():
+        raise ModelError(
+            f"The model must return scores or probabilities (got {output.dtype}). Remove argmax and the like from forward()."
+        )
+    return outcome.as_rows(output)
+
+
+def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tensor:
+    """The model's output, checked: deterministic, and what its configuration says it is."""
+    with torch.no_grad(), wrap_model_errors():
+        output, again = call_model(model, inputs, outcome), call_model(model, inputs, outcome)
+    broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
+    if broken is None or not bool(outcome.agree(again.masked_fill(broken, 0), output.masked_fill(broken, 0)).all()):
+        raise ModelError(
+            "The model must give the same output for the same input in evaluation mode (got two different ones). Remove "
+            "the randomness from forward(), e.g. pass training=self.training to dropout."
+        )
+    outcome.check_values(output)
+    return output
+
+
+def node_embeddings(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tensor:
+    """Output of the last message passing layer for each node, [N, D]."""
+    outputs: list[Any] = []
+    with torch.no_grad(), ExitStack() as stack:
+        for layer in message_passing_layers(model).values():
+            stack.callback(layer.register_forward_hook(lambda module, args, output: outputs.append(output)).remove)
+        call_model(model, inputs, outcome)
+    last = outputs[-1] if outputs else None
+    last = last[0] if isinstance(last, tuple) else last  # a layer may also return its attention
+    if not isinstance(last, Tensor) or last.dim() == 0 or last.size(0) != inputs.num_nodes:
+        raise ModelError(
+            f"The model's last message passing layer must return a tensor with one row per node, {inputs.num_nodes} here "
+            f"(got {'no such layer' if last is None else tuple(getattr(last, 'shape', ())) or type(last).__name__}), "
+            "because this explainer needs an embedding of every node. Use an explainer that needs none, e.g. NSEG."
+        )
+    return last.detach().flatten(1) if last.dim() > 1 else last.detach().unsqueeze(1)
+
+
+@contextmanager
+def record_layer_outputs(model: nn.Module) -> Iterator[list[tuple[Tensor, int]]]:
+    """Record the output of each layer, and the number of message passing steps up to then."""
+    recorded: list[tuple[Tensor, int]] = []
+    steps = 0
+
+    def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
+        nonlocal steps
+        steps += 1
+
+    def on_output(layer: MessagePassing, args: Any, output: Any) -> Tensor | None:
+        if not isinstance(output, Tensor):
+            return None
+        kept = output.clone() if output.requires_grad else output.detach().clone().requires_grad_()
+        recorded.append((kept, steps))
+        return kept.clone()  # the recorded tensor must not change if the model goes on in place
+
+    with hook_layers(model, on_propagate), ExitStack() as stack:
+        for layer in message_passing_layers(model).values():
+            stack.callback(layer.register_forward_hook(on_output).remove)
+        yield recorded
+
+
+@contextmanager
+def count_saved_bytes() -> Iterator[Callable[[], int]]:
+    """Count the bytes that autograd saves for the backward pass; yields a function that returns the count so far."""
+    saved: dict[int, int] = {}
+
+    def pack(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        # a slice keeps no more than itself alive, a broadcast tensor no more than its storage
+        size = min(storage.nbytes(), tensor.nbytes)
+        saved[storage.data_ptr()] = max(saved.get(storage.data_ptr(), 0), size)
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        yield lambda: sum(saved.values())
+
+
+def bytes_per_member(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> float:
+    """Bytes that a forward pass with gradients saves per node and edge."""
+    x = inputs.x.detach().clone().requires_grad_() if inputs.x.is_floating_point() else inputs.x
+    with torch.enable_grad(), count_saved_bytes() as saved, wrap_model_errors():
+        call_model(model, replace(inputs, x=x), outcome)
+    return max(saved() / (inputs.num_nodes + inputs.num_edges), 256.0)
+
+
+class _GuidedReLU(torch.autograd.Function):
+    """A ReLU that passes only positive gradients back."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        kept = value.clamp_min(0)
+        ctx.save_for_backward(kept)
+        return kept
+
+    @staticmethod
+    def backward(ctx: Any, *gradient: Tensor) -> Tensor:
+        (kept,) = ctx.saved_tensors
+        return torch.where(kept > 0, gradient[0].clamp_min(0), 0)
+
+
+class GuidedBackpropMode(TorchFunctionMode):
+    """While active, every ReLU (module, function or method) passes only positive gradients back."""
+
+    IN_PLACE = (torch.relu_, Tensor.relu_)
+    RELUS = (torch.relu, Tensor.relu, nn.functional.relu, *IN_PLACE)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func not in self.RELUS:
+            return func(*args, **kwargs)
+        value = args[0] if args else kwargs["input"]
+        kept = _GuidedReLU.apply(value)  # type: ignore[no-untyped-call]
+        in_place = func in self.IN_PLACE or (args[1] if len(args) > 1 else kwargs.get("inplace", False))
+        return value.copy_(kept) if in_place else kept

@@ -1,0 +1,114 @@
+"""The interface of all outcomes."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch_geometric.explain.config import ModelReturnType, ModelTaskLevel
+
+from nseg.errors import InputError, ModelError
+
+
+@dataclass(frozen=True)
+class Outcome(ABC):
+    """How a model's output is read: the probability of the explained class, and the predicted class.
+
+    ``output`` is always the model's output after :meth:`as_rows`, with any number of leading dimensions; ``target`` is
+    the class of each row, [R].
+
+    Args:
+        returns: raw scores, probabilities or log-probabilities.
+        level: node, edge or graph.
+    """
+
+    returns: ModelReturnType
+    level: ModelTaskLevel
+
+    # --- checks ----------------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def as_rows(self, output: Tensor) -> Tensor:
+        """The model's output in canonical shape, one row per node, link or graph; raises if it has another shape."""
+
+    @abstractmethod
+    def check_values(self, output: Tensor) -> None:
+        """Raise unless the values are what ``returns`` says they are."""
+
+    @abstractmethod
+    def num_classes(self, output: Tensor) -> int:
+        """Number of classes that a target may name."""
+
+    def check_target(self, output: Tensor, target: Tensor | None) -> Tensor:
+        """Class of each row of the output: the given one, or the predicted one if None, [R]."""
+        if not bool(torch.isfinite(output).all()):
+            raise ModelError(
+                "The model's output must be finite (got NaN or infinity for an explained row). Such a prediction has no "
+                "probability to explain; check weights and input."
+            )
+        if target is None:
+            return self.predicted(output)
+        classes = self.num_classes(output)
+        if target.is_floating_point() or target.numel() != output.size(0):
+            raise InputError(
+                f"target must hold a whole class number for each of {output.size(0)} outputs "
+                f"(got {target.dtype} of shape {tuple(target.shape)})."
+            )
+        if int(target.min()) < 0 or int(target.max()) >= classes:
+            raise InputError(
+                f"target must be a class from 0 to {classes - 1} (got {int(target.min())} to {int(target.max())})."
+            )
+        return target.long()
+
+    # --- what the output says --------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def predicted(self, output: Tensor) -> Tensor:
+        """Class that the model gives each row, [..., R]."""
+
+    @abstractmethod
+    def probability(self, output: Tensor, target: Tensor) -> Tensor:
+        r"""Probability of the target class, :math:`f_\theta^{\hat y}`, [..., R]."""
+
+    @abstractmethod
+    def log_odds(self, output: Tensor, target: Tensor) -> Tensor:
+        r"""Log-odds of the target class, :math:`\log f_\theta^{\hat y} - \log(1 - f_\theta^{\hat y})`, [..., R].
+
+        If the model returns raw scores or logarithms, the gradient survives where the probability rounds to 0 or 1.
+        """
+
+    @abstractmethod
+    def score(self, output: Tensor, target: Tensor) -> Tensor:
+        """Score of the target class as the model returns it, [..., R]; a higher score always speaks for the class."""
+
+    @abstractmethod
+    def distribution(self, output: Tensor) -> Tensor:
+        """Probabilities of all classes, [..., R, C]."""
+
+    def holds(self, output: Tensor, target: Tensor) -> Tensor:
+        """Whether the model gives each row its target class, [..., R]."""
+        return self.predicted(output) == target
+
+    @abstractmethod
+    def agree(self, a: Tensor, b: Tensor) -> Tensor:
+        """Whether two outputs agree up to rounding, row by row and in all worlds if there are several, [R]."""
+
+
+def rows_agree(a: Tensor, b: Tensor) -> Tensor:
+    """Whether outputs [..., R, C] agree up to rounding, [R]."""
+    scale = torch.finfo(a.dtype).eps ** 0.6 * (1 + b.abs().amax(-1, keepdim=True))
+    near: Tensor = ((a - b).abs() <= scale).all(-1)  # [..., R]
+    return near.all(0) if near.dim() > 1 else near
+
+
+def check_probabilities(p: Tensor, returns: ModelReturnType, sum_to_one: bool) -> None:
+    """Raise unless numbers are probabilities."""
+    slack = torch.finfo(p.dtype).eps ** 0.5
+    outside = bool((p < -slack).any() or (p > 1 + slack).any())
+    if outside or (sum_to_one and bool(((p.sum(-1) - 1).abs() > slack).any())):
+        raise ModelError(
+            f"A model with return_type='{returns.value}' must return probabilities that sum to 1 (got "
+            f"{float(p.min()):.3g} to {float(p.max()):.3g}). Did you mean return_type='raw'?"
+        )

@@ -1,0 +1,66 @@
+"""Binary classification: one number per row."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.explain.config import ModelReturnType
+
+from nseg.errors import ModelError
+from nseg.model.outcomes.base import Outcome, check_probabilities, rows_agree
+
+
+class BinaryOutcome(Outcome):
+    """Class 1 or class 0, from one score or probability of class 1 per row. Outputs are [..., R].
+
+    >>> from torch_geometric.explain.config import ModelTaskLevel
+    >>> output, target = torch.tensor([0.9, 0.2]), torch.tensor([1, 0])
+    >>> BinaryOutcome(ModelReturnType.probs, ModelTaskLevel.graph).probability(output, target)
+    tensor([0.9000, 0.8000])
+    >>> BinaryOutcome(ModelReturnType.raw, ModelTaskLevel.graph).score(torch.tensor([3.0, 3.0]), target)
+    tensor([ 3., -3.])
+    """
+
+    def as_rows(self, output: Tensor) -> Tensor:
+        if output.dim() > 1 and output.numel() != output.size(0):
+            raise ModelError(
+                "A binary model must return one value per row (got shape "
+                f"{tuple(output.shape)}). Use mode='multiclass_classification' if its columns are classes."
+            )
+        return output.reshape(-1)
+
+    def check_values(self, output: Tensor) -> None:
+        if self.returns is not ModelReturnType.raw:
+            p = output.exp() if self.returns is ModelReturnType.log_probs else output
+            check_probabilities(p, self.returns, sum_to_one=False)
+
+    def num_classes(self, output: Tensor) -> int:
+        return 2
+
+    def predicted(self, output: Tensor) -> Tensor:
+        return (output > (0.0 if self.returns is ModelReturnType.raw else 0.5)).long()
+
+    def probability(self, output: Tensor, target: Tensor) -> Tensor:
+        if self.returns is ModelReturnType.raw:
+            return torch.sigmoid(_sign(output, target) * output)
+        return torch.where(target == 1, output, 1 - output)
+
+    def log_odds(self, output: Tensor, target: Tensor) -> Tensor:
+        if self.returns is ModelReturnType.raw:
+            return _sign(output, target) * output
+        return torch.logit(self.probability(output, target), eps=torch.finfo(output.dtype).eps)
+
+    def score(self, output: Tensor, target: Tensor) -> Tensor:
+        return (self.log_odds if self.returns is ModelReturnType.raw else self.probability)(output, target)
+
+    def distribution(self, output: Tensor) -> Tensor:
+        p = output.sigmoid() if self.returns is ModelReturnType.raw else output
+        return torch.stack([1 - p, p], -1)
+
+    def agree(self, a: Tensor, b: Tensor) -> Tensor:
+        return rows_agree(a.unsqueeze(-1), b.unsqueeze(-1))
+
+
+def _sign(output: Tensor, target: Tensor) -> Tensor:
+    """1 for class 1, -1 for class 0."""
+    return 2.0 * target.to(output.dtype) - 1.0

@@ -1,0 +1,74 @@
+"""Multiclass classification: one score per class."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch_geometric.explain.config import ModelReturnType, ModelTaskLevel
+
+from nseg.errors import ModelError
+from nseg.model.outcomes.base import Outcome, check_probabilities, rows_agree
+
+
+class MulticlassOutcome(Outcome):
+    """One class of several. Outputs are [..., R, C].
+
+    >>> raw = MulticlassOutcome(ModelReturnType.raw, ModelTaskLevel.graph)
+    >>> raw.log_odds(torch.tensor([[90.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]))
+    tensor([90.,  1.])
+    """
+
+    def as_rows(self, output: Tensor) -> Tensor:
+        if output.dim() == 1 and self.level is ModelTaskLevel.graph:  # one graph, classes only
+            output = output.unsqueeze(0)
+        if output.dim() != 2:
+            raise ModelError(
+                f"A multiclass model must return [rows, classes] (got shape {tuple(output.shape)}). Use "
+                "mode='binary_classification' if it returns one value per row."
+            )
+        return output
+
+    def check_values(self, output: Tensor) -> None:
+        if output.size(1) < 2:
+            raise ModelError(
+                f"A multiclass model must have at least two classes (got shape {tuple(output.shape)}). Use "
+                "mode='binary_classification' if its one column is the score of class 1."
+            )
+        if self.returns is not ModelReturnType.raw:
+            check_probabilities(self.distribution(output), self.returns, sum_to_one=True)
+
+    def num_classes(self, output: Tensor) -> int:
+        return output.size(1)
+
+    def predicted(self, output: Tensor) -> Tensor:
+        return output.argmax(-1)
+
+    def probability(self, output: Tensor, target: Tensor) -> Tensor:
+        return _of_class(self.distribution(output), target)
+
+    def log_odds(self, output: Tensor, target: Tensor) -> Tensor:
+        if self.returns is ModelReturnType.probs:
+            return torch.logit(self.probability(output, target), eps=torch.finfo(output.dtype).eps)
+        others = output.scatter(-1, _column(output, target), -torch.inf).logsumexp(-1)
+        return (_of_class(output, target) - others).clamp(-1e4, 1e4)  # a model with one class has no others
+
+    def score(self, output: Tensor, target: Tensor) -> Tensor:
+        return _of_class(output, target)
+
+    def distribution(self, output: Tensor) -> Tensor:
+        if self.returns is ModelReturnType.raw:
+            return output.softmax(-1)
+        return output.exp() if self.returns is ModelReturnType.log_probs else output
+
+    def agree(self, a: Tensor, b: Tensor) -> Tensor:
+        return rows_agree(a, b)
+
+
+def _column(output: Tensor, target: Tensor) -> Tensor:
+    """The target as an index into the last dimension, [..., R, 1]."""
+    return target.expand(output.shape[:-1]).unsqueeze(-1)
+
+
+def _of_class(values: Tensor, target: Tensor) -> Tensor:
+    """The entry of each row's target class, [..., R]."""
+    return values.gather(-1, _column(values, target)).squeeze(-1)

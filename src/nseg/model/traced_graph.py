@@ -1,0 +1,288 @@
+"""One caller's graph, or several, traced once; finds the fastest exact strategy and makes causal models of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from nseg.errors import InputError, ModelError
+from nseg.graphs.batch import InstanceBatch, group_members, pack_graphs
+from nseg.graphs.checks import check_index, output_role
+from nseg.graphs.inputs import ModelInputs, Role, can_pack
+from nseg.graphs.subgraph import IncomingEdges, TargetCuts
+from nseg.model.causal import CausalModel, Weights
+from nseg.model.hooks import call_model, node_embeddings, predict
+from nseg.model.outcomes import Outcome
+from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy, random_weights, subgraph_strategies
+from nseg.model.tracing import PropagateCall, trace_model
+
+CUT_ERRORS = (IndexError, RuntimeError, ValueError, TypeError)
+"""What a model may raise that accepts no graph but its own, e.g. because it has a parameter per node."""
+
+CausalModels = Iterator[tuple[Tensor, CausalModel]]
+"""Causal models that together hold all instances, each with the numbers of its instances."""
+
+
+def check_output_rows(output: Tensor, inputs: ModelInputs, outcome: Outcome) -> Role:
+    """What a row of the output stands for; raises if the number of rows is wrong."""
+    role, expected = output_role(inputs, outcome.level)
+    if output.size(0) != expected:
+        raise ModelError(
+            f"A model of task level '{outcome.level.value}' must return {expected} rows here, {role.value} "
+            f"(got {output.size(0)}). Check task_level in model_config"
+            + (" and that the pairs are given as edge_label_index." if outcome.level.value == "edge" else ".")
+        )
+    return role
+
+
+class TracedGraph:
+    """One graph (or batch of graphs) as the caller gave it, the model's output on it, and how its worlds can be run.
+
+    Args:
+        model: the model, borrowed.
+        outcome: how its output is read.
+        inputs: the whole graph.
+        edges: whether edges will be masked.
+        nodes: whether features will be masked.
+    """
+
+    def __init__(self, model: nn.Module, outcome: Outcome, inputs: ModelInputs, edges: bool, nodes: bool) -> None:
+        self.model, self.outcome, self.inputs = model, outcome, inputs
+        self.edges, self.nodes = edges, nodes
+        self.calls: list[PropagateCall] = []
+        self.output = predict(model, inputs, outcome)
+        self.traced = True
+        try:
+            self.calls = trace_model(model, inputs, outcome)[1]
+        except ModelError:
+            if edges:
+                raise
+            self.traced = False  # a layer out of reach of edge masks does not matter where edges are not masked
+        self.outputs = check_output_rows(self.output, inputs, outcome)
+        self.hops = len(self.calls)
+        self.receivers = tuple(sorted({call.receiver for call in self.calls})) or (1,)
+
+    @cached_property
+    def incoming(self) -> IncomingEdges:
+        """The graph's incoming edges."""
+        return IncomingEdges.from_edge_index(self.inputs.edge_index, self.inputs.num_nodes, self.receivers)
+
+    @cached_property
+    def embeddings(self) -> Tensor:
+        """Embedding of each node of the whole graph, [N, D]."""
+        return node_embeddings(self.model, self.inputs, self.outcome)
+
+    def mean_members(self, row: Tensor) -> float:
+        """Mean number of nodes and edges that the explanations of some rows may need."""
+        owner = torch.arange(row.numel(), device=row.device)
+        return float(self.cuts(row, owner, owner).at(self.hops + 1).sizes.double().mean())
+
+    def check_rows(self, index: Any) -> Tensor:
+        """Explained rows from an index."""
+        return check_index(index, self.output.size(0)).to(self.inputs.x.device)
+
+    def check_targets(self, target: Any, row: Tensor) -> Tensor:
+        """Class of each explained row: the given one, or the predicted one if None."""
+        number = self.output.size(0)
+        if target is not None:
+            target = torch.as_tensor(target, device=row.device).flatten()
+            if target.numel() != number:
+                raise InputError(
+                    f"target must hold a class for each of the model's {number} rows (got {target.numel()} entries)."
+                )
+            target = target[row]
+        return self.outcome.check_target(self.output[row], target)
+
+    def cuts(self, row: Tensor, owner: Tensor, target: Tensor) -> TargetCuts:
+        """Subgraphs around explained rows.
+
+        Args:
+            row: explained rows, [R].
+            owner: instance of each, sorted, [R].
+            target: class of each, [R].
+        """
+        return TargetCuts(self.inputs, self.outputs, row, owner, target, self.incoming)
+
+    # --- strategies ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def strategy(self) -> RunStrategy:
+        """The fastest strategy that is exact in random worlds of a few outputs, compared with :data:`PLAIN`."""
+        with torch.no_grad():
+            return self._find_strategy()
+
+    def _find_strategy(self) -> RunStrategy:
+        pilots = self._pilot_rows()
+        whole = pack_graphs([self.inputs], self.outputs, [pilots], [torch.zeros_like(pilots)]).keep_explained_graphs()
+        weights = random_weights(whole, self.edges, self.nodes)
+        expected = CausalModel(self.model, self.outcome, whole).output(weights)
+        for strategy in self._strategies():
+            try:
+                if strategy.hops is None:
+                    found = CausalModel(self.model, self.outcome, whole, strategy).output(weights)
+                else:
+                    found = self._output_together_and_alone(pilots, strategy, weights)
+                if bool(self.outcome.agree(found, expected).all()):
+                    return strategy
+            except CUT_ERRORS:
+                continue
+        return PLAIN
+
+    def _strategies(self) -> Sequence[RunStrategy]:
+        if not self.traced:
+            return (UNTRACED,)
+        return GRAPH_STRATEGIES if self.outputs is Role.GRAPH else subgraph_strategies(self.hops)
+
+    def _pilot_rows(self) -> Tensor:
+        """A few rows to verify strategies on: the node with most incoming edges, and two more."""
+        number = self.output.size(0)
+        rows = torch.tensor([0, number // 2, number - 1], device=self.inputs.x.device)
+        if self.outputs is Role.NODE:
+            degree = self.incoming.degree
+            busy = (degree > 0).nonzero().flatten()
+            if busy.numel():
+                rows = torch.stack([degree.argmax(), busy[busy.numel() // 2], busy[-1]])
+        pilots: Tensor = torch.unique(rows)
+        return pilots
+
+    @torch.no_grad()
+    def _output_together_and_alone(self, pilots: Tensor, strategy: RunStrategy, weights: Weights) -> Tensor:
+        """Outputs of the pilots in worlds of the whole graph; NaN where batch and alone differ."""
+
+        def output(row: Tensor) -> Tensor:
+            cuts = self.cuts(row, torch.arange(row.numel(), device=row.device), torch.zeros_like(row))
+            causal = self._causal_model_of_cuts(cuts, strategy)
+            ids = {"edges": causal.instances.edge_id, "nodes": causal.instances.node_id}
+            return causal.output({name: weight[:, ids[name]] for name, weight in weights.items()})
+
+        together = output(pilots)
+        alone = torch.cat([output(pilots[n : n + 1]) for n in range(pilots.numel())], 1)
+        same = self.outcome.agree(alone, together)
+        return together.masked_fill(~same.view(1, -1, *[1] * (together.dim() - 2)), float("nan"))
+
+    # --- instances -------------------------------------------------------------------------------------------------------
+
+    def causal_models(self, cuts: TargetCuts) -> CausalModels:
+        """Causal models that together hold all instances, each with the numbers of its instances.
+
+        Each gives the whole graph's output where nothing is masked.
+        """
+        row, owner, target = cuts.row, cuts.owner, cuts.target
+        remaining = torch.unique(owner)
+        if self.strategy.hops is not None:
+            causal = self._causal_model_of_cuts(cuts, self.strategy)
+            with torch.no_grad():
+                same = self.outcome.agree(causal.output()[0], self.output[row])
+            bad = torch.unique(owner[~same])
+            good = remaining[~torch.isin(remaining, bad)]
+            if good.numel():
+                yield good, causal.select(good)
+            remaining = bad
+        for number in remaining.tolist():
+            mine = owner == number
+            instances = pack_graphs([self.inputs], self.outputs, [row[mine]], [target[mine]]).keep_explained_graphs()
+            strategy = PLAIN if self.strategy.hops is not None else self.strategy
+            yield remaining.new_tensor([number]), self._causal_model(instances, strategy)
+
+    def _causal_model(
+        self, instances: InstanceBatch, strategy: RunStrategy, calls: Sequence[PropagateCall] = ()
+    ) -> CausalModel:
+        return CausalModel(self.model, self.outcome, instances, strategy, calls, lambda: self.embeddings)
+
+    def _causal_model_of_cuts(self, cuts: TargetCuts, strategy: RunStrategy) -> CausalModel:
+        assert strategy.hops is not None
+        return self._causal_model(cuts.at(strategy.hops), strategy, self.calls)
+
+    def standalone_graphs(self, cuts: TargetCuts, least: Tensor) -> Iterator[tuple[Tensor, InstanceBatch, Tensor]]:
+        """The smallest subgraphs on which the model alone gives the whole graph's output, one instance per row.
+
+        Args:
+            cuts: subgraphs around the explained rows.
+            least: hops that the subgraph of each must hold at least.
+
+        Yields:
+            numbers of instances, the instances, and the model's output on them.
+        """
+        row, target = cuts.row, cuts.target
+        pending = torch.arange(row.numel(), device=row.device)
+        for hops in (self.hops, self.hops + 1) if self.traced else ():
+            some = pending[least[pending] <= hops]
+            if not some.numel():
+                continue
+            instances = cuts.at(hops)
+            if some.numel() < row.numel():
+                instances = instances.select(some)
+            try:
+                with torch.no_grad():
+                    output = call_model(self.model, instances.repeat_worlds(1).inputs, self.outcome)
+                good = self.outcome.agree(output[instances.row], self.output[row[some]]).nonzero().flatten()
+            except CUT_ERRORS:
+                continue
+            if good.numel():
+                rows, _ = group_members(instances.ptr[self.outputs], good)
+                yield some[good], instances.select(good), output[rows]
+            pending = pending[~torch.isin(pending, some[good])]
+        for number in pending.tolist():
+            one = pack_graphs([self.inputs], self.outputs, [row[number : number + 1]], [target[number : number + 1]])
+            yield pending.new_tensor([number]), one, self.output
+
+
+# --- many graphs ---------------------------------------------------------------------------------------------------------
+
+
+def causal_models_of_graphs(
+    model: nn.Module,
+    outcome: Outcome,
+    graphs: Sequence[ModelInputs],
+    output: Tensor,
+    target: Tensor,
+    edges: bool,
+    nodes: bool,
+) -> CausalModels:
+    """Causal models that together hold all graphs, one instance each, with the numbers of their instances.
+
+    Args:
+        model, outcome: the model, borrowed, and how its output is read.
+        graphs: B graphs.
+        output: the model's output for each alone, [B, C].
+        target: class of each, [B].
+        edges, nodes: what will be masked.
+    """
+    number = torch.arange(len(graphs), device=target.device)
+
+    def pack(some: Tensor, strategy: RunStrategy) -> CausalModel:
+        chosen = [graphs[n] for n in some.tolist()]
+        row = [torch.zeros(1, dtype=torch.long, device=target.device)] * len(chosen)
+        classes = [target[n : n + 1] for n in some.tolist()]
+        return CausalModel(model, outcome, pack_graphs(chosen, Role.GRAPH, row, classes), strategy)
+
+    def is_exact(strategy: RunStrategy) -> bool:
+        """Whether a few graphs together give, in random worlds, what each gives alone."""
+        few = number[:3]
+        alone = [pack(few[b : b + 1], PLAIN) for b in range(few.numel())]
+        weights = [random_weights(one.instances, edges, nodes) for one in alone]
+        together = {name: torch.cat([w[name] for w in weights], 1) for name in weights[0]}
+        expected = torch.cat([one.output(w) for one, w in zip(alone, weights, strict=True)], 1)
+        return bool(outcome.agree(pack(few, strategy).output(together), expected).all())
+
+    remaining = number
+    if can_pack(graphs):
+        for strategy in GRAPH_STRATEGIES:
+            try:
+                with torch.no_grad():
+                    if not is_exact(strategy):
+                        continue
+                    causal = pack(number, strategy)
+                    good = outcome.agree(causal.output()[0], output)
+            except CUT_ERRORS:
+                continue
+            if bool(good.any()):
+                yield number[good], causal.select(number[good])
+            remaining = number[~good]
+            break
+    for n in remaining.tolist():
+        yield number[n : n + 1], pack(number[n : n + 1], PLAIN)

@@ -1,0 +1,68 @@
+"""Algorithm 1 of the paper: climb a lower bound of PNS, PN or PS."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from nseg.model.causal import CausalModel
+from nseg.search.complement import Shifted
+from nseg.search.descent import DescentSettings, StepState, Tick, descend
+from nseg.search.formulas import entropy, mix
+from nseg.search.harden import SearchResult
+from nseg.search.noise import mask_noise
+from nseg.search.objective import objective_of
+from nseg.search.parts import Masks, MaskParts
+from nseg.search.settings import Settings
+from nseg.search.worlds import ComplementDraw, world_log_odds
+
+
+def climb_bound(
+    causal: CausalModel, parts: MaskParts, settings: Settings, tick: Tick = lambda: None
+) -> SearchResult:
+    """Climb the bound (Algorithm 1)."""
+    split, objective = parts.split(settings), objective_of(settings)
+    law = settings.law or Shifted(settings.noise)
+
+    def method(state: StepState) -> tuple[Tensor, Tensor]:
+        if not state.cache:
+            state.cache.update(noise=mask_noise(state.parts, settings.seed, causal.dtype))
+            state.cache.update(scale={part.name: part.scale(settings.whole_graph) for part in state.parts})
+        draw = ComplementDraw(law, settings.samples, state.cache["noise"], state.step)
+        factual, complement = world_log_odds(state.causal, state.parts, state.soft, draw)
+        value = objective.climb(factual, complement, split, state.step)
+        with torch.no_grad():
+            merit = objective.merit(factual.sigmoid(), mix(complement.sigmoid(), split))
+        return price(state, settings) - value, merit  # Eq. 19
+
+    loop = DescentSettings(settings.steps, settings.lr, settings.patience, settings.tolerance)
+    found = descend(causal, parts, initial_logits(causal, parts, settings), method, loop, tick)
+    if settings.keep == "last":
+        return SearchResult(found.last.map(lambda mask: mask[0]), steps=found.steps)
+    rankings = found.best_of_starts if len(settings.starts) > 1 else None
+    return SearchResult(found.best, rankings, steps=found.steps)
+
+
+def initial_logits(causal: CausalModel, parts: MaskParts, settings: Settings) -> Masks:
+    """Logits uniform in each start +- ``spread`` / sqrt(m), [P, ...] per part."""
+    noise = mask_noise(parts, settings.seed, causal.dtype)
+    found = Masks()
+    for part in parts:
+        entries = part.scale(settings.whole_graph)[part.owner].to(causal.dtype)
+        reach = settings.spread * entries.rsqrt().view(-1, *[1] * (len(part.shape) - 1))
+        draws = [noise[part.name].draw(-1 - number) for number in range(len(settings.starts))]
+        found[part.name] = torch.stack(
+            [at + reach * (2 * u - 1) for at, u in zip(settings.starts, draws, strict=True)]
+        )
+    return found
+
+
+def price(state: StepState, settings: Settings) -> Tensor:
+    """Size and mean entropy of each instance's masks (Eq. 19), [P, B]."""
+    sizes, entropies = state.parts.totals(state.soft), state.parts.totals(state.logits.map(entropy))
+    prices = ((settings.alpha_e, settings.beta_e), (settings.alpha_f, settings.beta_f))  # of structure and features
+    terms = []
+    for part in state.parts:
+        alpha, beta = prices[part.group]
+        terms.append(alpha * sizes[part.name] + beta * entropies[part.name] / state.cache["scale"][part.name])
+    return sum(terms[1:], terms[0])

@@ -1,0 +1,167 @@
+"""All subsets of instances with few elements: every world in a table, and the best subset by trying all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from nseg.model.causal import CausalModel
+from nseg.search.objective import objective_of
+from nseg.search.parts import MaskParts
+from nseg.search.settings import BaseSettings
+from nseg.search.subsets import ENTRIES_AT_ONCE, blocks
+
+
+def popcount(code: Tensor) -> Tensor:
+    """Number of set bits of each number.
+
+    >>> popcount(torch.tensor([0, 1, 6, 7]))
+    tensor([0, 1, 2, 3])
+    """
+    bits = int(code.max()).bit_length() if code.numel() else 0
+    return sum(((code >> i) & 1 for i in range(bits)), torch.zeros_like(code))
+
+
+@dataclass(frozen=True)
+class WorldTable:
+    """Every world of B instances that all have n elements.
+
+    Bit i of a world's code says whether element i of the instance is kept.
+
+    Args:
+        parts: the parts of the masks.
+        p: probability of the class in each world, [2^n, B].
+        holds: share of the explained rows that have their class in each world, [2^n, B].
+    """
+
+    parts: MaskParts
+    p: Tensor
+    holds: Tensor
+
+    @cached_property
+    def codes(self) -> Tensor:
+        """Codes of all worlds, [2^n, 1]."""
+        return torch.arange(len(self.p), device=self.p.device).unsqueeze(1)
+
+    @cached_property
+    def part_codes(self) -> list[Tensor]:
+        """For each part, the code of the world that keeps this part alone, [B] each."""
+        found, start, number = [], 0, self.parts.owner.numel()
+        position = torch.arange(number, device=self.p.device)
+        for part in self.parts:
+            end = start + part.owner.numel() * part.width
+            found.append(self.code((start <= position) & (position < end)))
+            start = end
+        return found
+
+    def code(self, kept: Tensor) -> Tensor:
+        """Code of the world that keeps these elements [n] of each instance, [B]."""
+        return torch.zeros_like(self.parts.count).index_add(0, self.parts.owner, kept.long() << self.parts.position)
+
+    def kept(self, code: Tensor) -> Tensor:
+        """Elements [n] that the world of each instance keeps, from codes [B]."""
+        return ((code[self.parts.owner] >> self.parts.position) & 1).bool()
+
+    @property
+    def remains(self) -> Tensor:
+        """Share of the rows that have their class if all other elements are kept, [2^n, B]."""
+        return self.holds.flip(0)
+
+    def p_complement(self, split: Sequence[float]) -> Tensor:
+        """Probability of the class in the literal complement of each world, read off other worlds, [2^n, B]."""
+        total = torch.zeros_like(self.p)
+        for share, event in zip(split, self.parts.events, strict=True):
+            flipped = sum(part for part, stays in zip(self.part_codes, event, strict=True) if not stays)
+            total += share * self.p.gather(0, self.codes ^ flipped)
+        return total
+
+
+@torch.no_grad()
+def enumerate_worlds(
+    causal: CausalModel, parts: MaskParts, most: int
+) -> Iterator[tuple[Tensor, Tensor, WorldTable]]:
+    """The worlds of all instances with at most ``most`` elements: their numbers, their elements, and the table."""
+    device = parts.owner.device
+    for group, members, some, its in parts.grouped(causal, torch.where(parts.count <= most, parts.count, -1)):
+        number = int(parts.count[group[0]])
+        if number > most:
+            continue
+        for block in blocks(group.numel(), max(1, ENTRIES_AT_ONCE // ((1 << number) * max(number, 1))), device):
+            small = some if block.numel() == group.numel() else some.select(block)
+            here = parts.on(small.instances)
+            code = torch.arange(1 << number, device=device).unsqueeze(1)
+            masks = here.unflatten(((code >> here.position) & 1).to(causal.dtype))
+            p, holds = small.do_and_agree(here.to_weights(masks))
+            yield group[block], members[torch.isin(its.owner, block)], WorldTable(here, p, holds)
+
+
+@torch.no_grad()
+def best_subset(causal: CausalModel, parts: MaskParts, settings: BaseSettings, most: int) -> tuple[Tensor, Tensor]:
+    """The smallest subset within ``tolerance`` of the best of all, for instances with at most ``most`` elements.
+
+    Returns:
+        which elements are kept, [n]; and which instances were small enough, [B].
+    """
+    kept = torch.zeros_like(parts.owner, dtype=torch.bool)
+    for _, members, table in enumerate_worlds(causal, parts, most):
+        kept[members] = _best_of_table(table, settings)
+    return kept, parts.count <= most
+
+
+def _best_of_table(table: WorldTable, settings: BaseSettings) -> Tensor:
+    """The best subset of each instance, [n]."""
+    objective = objective_of(settings)
+    value = objective.merit(table.p, table.p_complement(table.parts.split(settings)))
+    value = value + settings.tolerance * objective.valid(table.holds, table.remains)
+    size = popcount(table.codes)
+    good = value >= value.amax(0) - settings.tolerance
+    # the smallest, and among the smallest the best: the second term stays below 1
+    order = torch.where(good, size.to(value.dtype) - 0.5 * (value - value.amax(0)).exp(), torch.inf)
+    return table.kept(order.argmin(0))
+
+
+# --- laws of which every world is known ----------------------------------------------------------------------------------
+
+
+def subset_probabilities(code: Tensor, part: Tensor, kept: Tensor, q: float) -> Tensor:
+    r"""Probability of each world if every element is kept with probability q, given it is not the explanation, [K, B].
+
+    .. math:: P(S) = \frac{q^{|S|} (1-q)^{n-|S|}}{1 - q^{|S'|} (1-q)^{n-|S'|}}, \quad S \ne S'
+
+    If the explanation S' is the only possible world (no element, or q of 0 or 1), it stands for its complement.
+
+    Args:
+        code: codes of the worlds, [K, 1], whose bits say what is kept.
+        part: elements that are drawn, as bits, [B]; the others are free.
+        kept: elements of the explanation, as bits, [B].
+        q: probability.
+
+    >>> subset_probabilities(torch.arange(4).unsqueeze(1), torch.tensor([3, 3]), torch.tensor([0, 3]), 0.5).T
+    tensor([[0.0000, 0.3333, 0.3333, 0.3333],
+            [0.3333, 0.3333, 0.3333, 0.0000]], dtype=torch.float64)
+    """
+    number, total, same = popcount(code & part), popcount(part), code & part == kept & part
+    q_ = torch.tensor(q, dtype=torch.double, device=code.device)
+    p = torch.where(same, 0, q_**number * (1 - q_) ** (total - number))
+    p = torch.where(p.sum(0) > 0, p, same.double())
+    copies = 2.0 ** (popcount(code[-1]) - total)  # each subset of the part comes with all subsets of the rest
+    return p / p.sum(0) * copies
+
+
+def complement_probabilities(table: WorldTable, kept: Tensor, q: float, split: Sequence[float]) -> Tensor:
+    """Probability of each world in the complement under a Bernoulli law, all sub-events together, [2^n, B]."""
+    explained = table.code(kept)
+    total = torch.zeros_like(table.p, dtype=torch.double)
+    for share, event in zip(split, table.parts.events, strict=True):
+        p = torch.ones_like(total)
+        for part, stays in zip(table.part_codes, event, strict=True):
+            if stays:
+                p *= table.codes & part == explained & part
+            else:
+                p *= subset_probabilities(table.codes, part, explained, q)
+        total += share * p
+    return total

@@ -1,0 +1,357 @@
+"""Named parts of a mask, and the elements that each part consists of.
+
+A part is what one tensor of a mask covers: the edges, the nodes, the features of nodes. An *element* is what is kept or
+left out as one: an edge or both directions of it; a node, one feature of a node, or one feature of all nodes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+from torch_geometric.explain.config import MaskType
+
+from nseg.errors import InputError
+from nseg.graphs.batch import InstanceBatch, offsets
+from nseg.graphs.inputs import Role
+from nseg.graphs.subgraph import reverse_edges
+from nseg.model.causal import CausalModel
+from nseg.search.formulas import size
+from nseg.search.settings import BaseSettings
+
+EDGES, NODES = "edges", "nodes"
+
+
+class Masks(dict[str, Tensor]):
+    """One tensor per part, by the part's name: values of its elements, or weights of what they cover."""
+
+    def map(self, function: Callable[[Tensor], Tensor]) -> Masks:
+        """Apply a function to every tensor."""
+        return Masks({name: function(value) for name, value in self.items()})
+
+    def times(self, other: Masks) -> Masks:
+        """Product, element by element."""
+        return Masks({name: value * other[name] for name, value in self.items()})
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """All tensors, in the order of the parts."""
+        return list(self.values())
+
+
+@dataclass(frozen=True)
+class Part(ABC):
+    """One part of a mask.
+
+    Values of its elements are [..., n] or [..., n, w] (:attr:`shape`); weights are what the causal model takes.
+
+    Args:
+        instances: B instances.
+    """
+
+    instances: InstanceBatch
+
+    name: ClassVar[str]
+    group: ClassVar[int]
+    """0 for structure, 1 for features: sub-events of the complement keep or change whole groups (Eq. 11)."""
+
+    @property
+    @abstractmethod
+    def owner(self) -> Tensor:
+        """Instance of each row of the values, [n]."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Elements per row of the values."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the values."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """What the elements are called, in plural."""
+
+    @abstractmethod
+    def on(self, instances: InstanceBatch) -> Part:
+        """The same part of other instances."""
+
+    @abstractmethod
+    def to_weights(self, values: Tensor) -> Tensor:
+        """Weights for the causal model from values of the elements."""
+
+    @abstractmethod
+    def from_weights(self, weights: Tensor) -> Tensor:
+        """Values of the elements from weights: the inverse of :meth:`to_weights`."""
+
+    @abstractmethod
+    def totals(self, values: Tensor) -> Tensor:
+        """Sum of each instance's values, an element counted as often as it covers something, [..., B]."""
+
+    @abstractmethod
+    def scale(self, whole_graph: bool) -> Tensor:
+        """Number of mask entries that start and mean entropy are scaled by, [B]."""
+
+
+@dataclass(frozen=True)
+class EdgePart(Part):
+    """Weights of the messages over edges.
+
+    Args:
+        undirected: whether both directions of an edge are one element.
+    """
+
+    undirected: bool = False
+    name = EDGES
+    group = 0
+    width = 1
+
+    @cached_property
+    def element(self) -> Tensor:
+        """Element of each edge, [E]."""
+        edge_index = self.instances.edge_index
+        position = torch.arange(edge_index.size(1), device=edge_index.device)
+        if not self.undirected:
+            return position
+        partner = reverse_edges(edge_index, self.instances.num_nodes)
+        element: Tensor = torch.unique(torch.minimum(position, partner), return_inverse=True)[1]
+        return element
+
+    @cached_property
+    def owner(self) -> Tensor:
+        owner = self.instances.edge_owner
+        number = int(self.element.max()) + 1 if self.element.numel() else 0
+        return owner.new_zeros(number).scatter(0, self.element, owner)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return (self.owner.numel(),)
+
+    @property
+    def unit(self) -> str:
+        return "edges"
+
+    def on(self, instances: InstanceBatch) -> EdgePart:
+        return EdgePart(instances, self.undirected)
+
+    def to_weights(self, values: Tensor) -> Tensor:
+        return values[..., self.element] if self.undirected else values
+
+    def from_weights(self, weights: Tensor) -> Tensor:
+        values = weights.new_zeros(self.shape).scatter(0, self.element, weights)
+        if not torch.equal(values[self.element], weights):
+            raise InputError(
+                "Both directions of an edge must be kept or left out together if undirected=True (got a hard mask that "
+                "separates them). Make hard_edge_mask equal for both."
+            )
+        return values
+
+    def totals(self, values: Tensor) -> Tensor:
+        return size(self.to_weights(values), self.instances.edge_owner, len(self.instances))
+
+    def scale(self, whole_graph: bool) -> Tensor:
+        count = self.instances.total[:, 0] if whole_graph else self.instances.ptr[Role.EDGE].diff()
+        return count.clamp_min(1)
+
+
+@dataclass(frozen=True)
+class NodePart(Part):
+    """Factors of the features of nodes.
+
+    Args:
+        kind: one element per node (``object``), per feature of a node (``attributes``), or per feature of all nodes of an
+            instance (``common_attributes``).
+    """
+
+    kind: MaskType = MaskType.object
+    name = NODES
+    group = 1
+
+    @cached_property
+    def owner(self) -> Tensor:
+        if self.kind is MaskType.common_attributes:
+            return torch.arange(len(self.instances), device=self.instances.x.device)
+        return self.instances.node_owner
+
+    @property
+    def width(self) -> int:
+        return 1 if self.kind is MaskType.object else self.instances.x.size(-1)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.owner.numel(), self.width
+
+    @property
+    def unit(self) -> str:
+        return {
+            MaskType.object: "nodes",
+            MaskType.attributes: "features of nodes",
+            MaskType.common_attributes: "features",
+        }[self.kind]
+
+    def on(self, instances: InstanceBatch) -> NodePart:
+        return NodePart(instances, self.kind)
+
+    def to_weights(self, values: Tensor) -> Tensor:
+        return values[..., self.instances.node_owner, :] if self.kind is MaskType.common_attributes else values
+
+    def from_weights(self, weights: Tensor) -> Tensor:
+        if self.kind is MaskType.common_attributes:
+            return weights[self.instances.ptr[Role.NODE][:-1]]
+        return weights
+
+    def totals(self, values: Tensor) -> Tensor:
+        return size(values.sum(-1), self.owner, len(self.instances))
+
+    def scale(self, whole_graph: bool) -> Tensor:
+        count = self.instances.total[:, 1] if whole_graph else self.instances.ptr[Role.NODE].diff()
+        if self.kind is MaskType.common_attributes:
+            count = torch.ones_like(count)
+        return (count * self.width).clamp_min(1)
+
+
+@dataclass(frozen=True)
+class MaskParts:
+    """All parts of a mask, and one flat numbering of their elements, part after part.
+
+    Args:
+        instances: B instances.
+        parts: the parts.
+    """
+
+    instances: InstanceBatch
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(
+        cls, instances: InstanceBatch, edges: bool, nodes: MaskType | None = None, undirected: bool = False
+    ) -> MaskParts:
+        """The parts that the mask types of PyG ask for."""
+        parts: list[Part] = [EdgePart(instances, undirected)] if edges else []
+        if nodes is not None:
+            parts.append(NodePart(instances, nodes))
+        return cls(instances, tuple(parts))
+
+    def __iter__(self) -> Iterator[Part]:
+        return iter(self.parts)
+
+    def __contains__(self, name: object) -> bool:
+        return any(part.name == name for part in self.parts)
+
+    def __getitem__(self, name: str) -> Part:
+        return next(part for part in self.parts if part.name == name)
+
+    @property
+    def edges(self) -> EdgePart:
+        """The edge part."""
+        part = self[EDGES]
+        assert isinstance(part, EdgePart)
+        return part
+
+    @property
+    def unit(self) -> str:
+        """What the elements are called."""
+        return " and ".join(part.unit for part in self.parts)
+
+    def on(self, instances: InstanceBatch) -> MaskParts:
+        """The same parts of other instances."""
+        return MaskParts(instances, tuple(part.on(instances) for part in self.parts))
+
+    # --- sub-events of the complement ------------------------------------------------------------------------------------
+
+    @property
+    def events(self) -> tuple[tuple[bool, ...], ...]:
+        """For each sub-event of the complement, whether each part stays as explained.
+
+        If structure and features are masked these are 00 (neither stays), 01 (features stay) and 10 (Eq. 11); else there
+        is one, in which nothing stays.
+        """
+        groups = [part.group for part in self.parts]
+        if len(set(groups)) < 2:
+            return (tuple(False for _ in groups),)
+        return tuple(tuple(group == stays for group in groups) for stays in (None, 1, 0))
+
+    def split(self, settings: BaseSettings) -> tuple[float, ...]:
+        """Probability of each sub-event."""
+        return settings.split if len(self.events) == 3 else (1.0,)
+
+    # --- values and weights ----------------------------------------------------------------------------------------------
+
+    @property
+    def owners(self) -> Masks:
+        """Instance of each row of the values, [n] per part."""
+        return Masks({part.name: part.owner for part in self.parts})
+
+    def to_weights(self, values: Masks) -> Masks:
+        """Weights for the causal model from values of the elements; parts without values are left out."""
+        return Masks({part.name: part.to_weights(values[part.name]) for part in self.parts if part.name in values})
+
+    def from_weights(self, weights: Masks) -> Masks:
+        """Values of the elements from weights: the inverse of :meth:`to_weights`."""
+        return Masks({part.name: part.from_weights(weights[part.name]) for part in self.parts})
+
+    def totals(self, values: Masks) -> Masks:
+        """Sum of each instance's values, [..., B] per part."""
+        return Masks({part.name: part.totals(values[part.name]) for part in self.parts})
+
+    def size(self, values: Masks) -> Tensor:
+        """Sum of each instance's values over all parts, [..., B]."""
+        first, *rest = self.totals(values).tensors
+        return sum(rest, first)
+
+    def full(self, value: float, dtype: torch.dtype) -> Masks:
+        """The same value for all elements."""
+        device = self.instances.x.device
+        return Masks({part.name: torch.full(part.shape, value, dtype=dtype, device=device) for part in self.parts})
+
+    # --- one flat numbering of all elements --------------------------------------------------------------------------------
+
+    @cached_property
+    def owner(self) -> Tensor:
+        """Instance of each element, [n]."""
+        return torch.cat([p.owner.repeat_interleave(p.width) if len(p.shape) > 1 else p.owner for p in self.parts])
+
+    @cached_property
+    def count(self) -> Tensor:
+        """Number of elements of each instance, [B]."""
+        return self.owner.bincount(minlength=len(self.instances))
+
+    @cached_property
+    def position(self) -> Tensor:
+        """Position of each element among those of its instance, [n]."""
+        order = torch.argsort(self.owner, stable=True)
+        position = torch.arange(order.numel(), device=order.device) - offsets(self.count)[self.owner[order]]
+        return torch.empty_like(order).scatter_(0, order, position)
+
+    def flatten(self, values: Masks) -> Tensor:
+        """Values of all parts as one tensor, [..., n]."""
+        flat = [values[p.name].flatten(-2) if len(p.shape) > 1 else values[p.name] for p in self.parts]
+        return torch.cat(flat, -1)
+
+    def unflatten(self, flat: Tensor) -> Masks:
+        """Values by part from one tensor [..., n]."""
+        found, start = Masks(), 0
+        for part in self.parts:
+            end = start + part.owner.numel() * part.width
+            found[part.name] = flat[..., start:end].reshape(*flat.shape[:-1], *part.shape)
+            start = end
+        return found
+
+    def grouped(self, causal: CausalModel, key: Tensor) -> Iterator[tuple[Tensor, Tensor, CausalModel, MaskParts]]:
+        """Instances with equal keys together: their numbers, their elements, their causal model and their parts."""
+        for value in torch.unique(key):
+            group = (key == value).nonzero().flatten()
+            if group.numel() == key.numel():
+                yield group, torch.arange(self.owner.numel(), device=key.device), causal, self
+            else:
+                alone = causal.select(group)
+                members = torch.isin(self.owner, group).nonzero().flatten()
+                yield group, members, alone, self.on(alone.instances)

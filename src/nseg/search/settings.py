@@ -1,0 +1,201 @@
+"""Settings of explainers: flat, frozen, checked when made; a misspelt name is a ``TypeError``.
+
+This module imports no torch, so that the command line can show defaults at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Any
+
+from nseg.errors import SettingsError
+from nseg.search.catalogue import SURROGATES
+
+if TYPE_CHECKING:
+    from nseg.search.complement import Law
+
+Check = Callable[[Any], str | None]
+"""Returns what must hold, or None if it does."""
+
+EXTRACTIONS = ("prefix", "threshold", "topk")
+
+
+def number_field(default: float, least: float = 0, most: float = math.inf) -> Any:
+    """A setting that is a number between bounds."""
+
+    def check(value: Any) -> str | None:
+        good = (
+            isinstance(value, Real)
+            and not isinstance(value, bool)
+            and math.isfinite(value)
+            and least <= float(value) <= most
+        )
+        if good:
+            return None
+        if math.isfinite(most):
+            return f"between {least} and {most}"
+        return "a number" if least == -math.inf else f"a number of at least {least}" if least else "a non-negative number"
+
+    return field(default=default, metadata={"check": check, "try": default})
+
+
+def integer_field(default: int | None, least: int | None = 0, optional: bool = False) -> Any:
+    """A setting that is a whole number, or None if that is its default or allowed."""
+
+    def check(value: Any) -> str | None:
+        good = isinstance(value, Integral) and not isinstance(value, bool) and (least is None or int(value) >= least)
+        if good or (value is None and (default is None or optional)):
+            return None
+        return "a whole number" if least is None else f"a whole number of at least {least}"
+
+    return field(default=default, metadata={"check": check, "try": 10 if default is None else default})
+
+
+def choice_field(default: str, known: Sequence[str]) -> Any:
+    """A setting that is one of some names."""
+
+    def check(value: Any) -> str | None:
+        return None if value in known else f"one of {', '.join(map(repr, known))}"
+
+    return field(default=default, metadata={"check": check, "try": repr(default)})
+
+
+def flag_field(default: bool) -> Any:
+    """A setting that is true or false."""
+
+    def check(value: Any) -> str | None:
+        return None if isinstance(value, bool) else "True or False"
+
+    return field(default=default, metadata={"check": check, "try": default})
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseSettings:
+    """Settings of every explainer: how the soft mask becomes a hard explanation, and how that is compared.
+
+    Args:
+        split: probability of the sub-events 00, 01, 10 of a joint complement (Eq. 11).
+        undirected: give both directions of an edge one weight.
+        extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
+        threshold: for ``"threshold"``.
+        k: for ``"topk"``, number of edges (and nodes) to keep.
+        tolerance: loss of the bound that is acceptable for a valid or smaller explanation.
+        rounds: for ``"prefix"``, maximum number of rounds of moves (drop, add, exchange); 0 makes none.
+        exact: for ``"prefix"``, try all subsets of instances with at most this many elements.
+        connected: for ``"prefix"``, grow the explanation from the explained node (or the strongest edge of a graph), so
+            that its edges are connected; no moves are made then.
+        seed: equal seeds give equal masks, alone or in any batch.
+    """
+
+    split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
+    undirected: bool = flag_field(False)
+    extract: str = choice_field("prefix", EXTRACTIONS)
+    threshold: float = number_field(0.5, 0, 1)
+    k: int | None = integer_field(None)
+    tolerance: float = number_field(0.05)
+    rounds: int = integer_field(0)
+    exact: int = integer_field(0)
+    connected: bool = flag_field(False)
+    seed: int = integer_field(0, None)
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            check: Check = one.metadata.get("check", lambda value: None)
+            must = check(getattr(self, one.name))
+            if must is not None:
+                raise SettingsError(
+                    f"{one.name} must be {must} (got {getattr(self, one.name)!r}). Try {one.metadata['try']}."
+                )
+        split = tuple(self.split) if isinstance(self.split, Iterable) else ()
+        if (
+            len(split) != 3
+            or not all(isinstance(p, Real) and not isinstance(p, bool) and p >= 0 for p in split)
+            or not math.isclose(sum(split), 1, abs_tol=1e-6)
+        ):
+            raise SettingsError(
+                f"split must be three non-negative numbers that sum to 1 (got {self.split}). Try (1/3, 1/3, 1/3)."
+            )
+        object.__setattr__(self, "split", split)
+        if self.extract == "topk" and self.k is None:
+            raise SettingsError("k must be a whole number of at least 0 if extract='topk' (got None). Try 10.")
+
+    @property
+    def goal(self) -> tuple[str, str]:
+        """Objective that hard explanations are compared by, and the surrogate it is climbed by."""
+        return "pns", "log"
+
+    def as_plain_data(self) -> dict[str, Any]:
+        """The settings as plain data that JSON can hold."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {k: list(v) if isinstance(v, tuple) else repr(v) if callable(v) else v for k, v in plain.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(BaseSettings):
+    """Everything that determines an explanation of NSEG besides model and data, on top of :class:`BaseSettings`.
+
+    Args:
+        objective: what is maximised: ``"pns"`` (Eq. 18), ``"pn"`` or ``"ps"`` (appendix C).
+        surrogate: how it is climbed: ``"log"``, logarithms, whose gradient survives for confident models; ``"gap"``,
+            probabilities as in the paper; ``"ratio"``, the ratios of Prop. 3 (for ``"pn"`` and ``"ps"``).
+        steps: maximum number of steps of Adam.
+        lr: learning rate of Adam.
+        alpha_e: price of one kept edge.
+        beta_e: price of the edge mask's mean entropy.
+        alpha_f: price of one kept node (or feature).
+        beta_f: price of the node mask's mean entropy.
+        samples: worlds sampled per sub-event and step.
+        noise: half-width of the uniform noise in the complement (Eqs. 13, 14).
+        law: another law of the complement instead of the paper's noise: a function of (mask, uniform numbers).
+        starts: initial logits; each is a search of its own in the same batch, and the best result is kept.
+        spread: half-width of the random spread around each start, in units of 1 / sqrt(m) for m edges (or nodes).
+        keep: which masks of a search are kept: the ``"best"``, or the ``"last"`` as in the published code.
+        patience: steps without progress after which an instance stops; None: never.
+        rounds, exact: as in :class:`BaseSettings`, but on by default.
+        whole_graph: scale start and mean entropy by the edges and nodes of the whole graph, as the published code does,
+            instead of those of the computation graph.
+    """
+
+    objective: str = choice_field("pns", tuple(SURROGATES))
+    surrogate: str = choice_field("log", ("log", "gap", "ratio"))
+    steps: int = integer_field(100)
+    lr: float = number_field(0.1)
+    alpha_e: float = number_field(0.05)
+    beta_e: float = number_field(0.1)
+    alpha_f: float = number_field(0.05)
+    beta_f: float = number_field(0.1)
+    samples: int = integer_field(1, 1)
+    noise: float = number_field(0.025)
+    law: Law | None = None
+    starts: tuple[float, ...] = (0.0, 1.0, 2.0)
+    spread: float = number_field(1.0)
+    keep: str = choice_field("best", ("best", "last"))
+    patience: int | None = integer_field(20, 1, optional=True)
+    rounds: int = integer_field(10)
+    exact: int = integer_field(10)
+    whole_graph: bool = flag_field(False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.surrogate not in SURROGATES[self.objective]:
+            raise SettingsError(
+                f"surrogate must be 'log' or 'gap' for objective {self.objective!r} (got {self.surrogate!r}). Try 'log'."
+            )
+        starts = tuple(self.starts) if isinstance(self.starts, tuple | list) else ()
+        if not starts or not all(isinstance(s, int | float) and abs(s) < 100 for s in starts):
+            raise SettingsError(f"starts must be one or more finite logits (got {self.starts!r}). Try (0.0, 1.0, 2.0).")
+        object.__setattr__(self, "starts", starts)
+        if self.keep == "last" and (len(starts) > 1 or self.patience is not None):
+            raise SettingsError(
+                f"keep='last' needs one start and patience=None (got starts={starts}, patience={self.patience}), because "
+                "the last masks of several starts cannot be compared. Try keep='best'."
+            )
+        if self.law is not None and not callable(self.law):
+            raise SettingsError(f"law must be a function of a mask and uniform numbers (got {self.law!r}). Try None.")
+
+    @property
+    def goal(self) -> tuple[str, str]:
+        return self.objective, self.surrogate

@@ -1,0 +1,104 @@
+"""The worlds that masks stand for, and the model's answer in them.
+
+This is the only place that turns masks and a law of the complement into worlds. Search, certificates, metrics, reports
+and plots all use it, so PNS, PN and PS mean the same everywhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nseg.model.causal import CausalModel
+from nseg.search.complement import Law, literal
+from nseg.search.formulas import mix
+from nseg.search.noise import Noise
+from nseg.search.parts import Masks, MaskParts, Part
+
+
+@dataclass(frozen=True)
+class ComplementDraw:
+    """How complement worlds are drawn.
+
+    Args:
+        law: turns a mask and uniform numbers into the mask of a world without the explanation.
+        samples: worlds per sub-event.
+        noise: the uniform numbers of each part; empty if the law needs none.
+        step: identifies the draw.
+    """
+
+    law: Law = literal
+    samples: int = 1
+    noise: Noise = field(default_factory=dict)
+    step: int = 0
+
+
+LITERAL = ComplementDraw()
+"""The complement 1 - M, in which all reported numbers are measured."""
+
+
+class Evaluation(NamedTuple):
+    """The model's answer to P masks, [P, B] each.
+
+    Attributes:
+        p_factual: probability of the class with the explanation alone.
+        p_complement: its probability in the complement, sub-events mixed by the split.
+        keeps: share of the rows that have their class with the explanation alone.
+        remains: share of the rows that still have it if everything explained is taken away (sub-event 00).
+    """
+
+    p_factual: Tensor
+    p_complement: Tensor
+    keeps: Tensor
+    remains: Tensor
+
+
+def build_worlds(parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL) -> Masks:
+    """The factual world of each of P masks, followed by its complement worlds, event by event, sample by sample.
+
+    Args:
+        parts: the parts of the masks.
+        masks: values of the elements, [P, ...] per part.
+        draw: how complements are drawn.
+
+    Returns:
+        weights of K = P * (1 + A * S) worlds, [K, ...] per part.
+    """
+    events = parts.events
+
+    def stack(number: int, part: Part) -> Tensor:
+        mask = masks[part.name]
+        worlds = [mask]
+        for event, stays in enumerate(events):
+            for sample in range(draw.samples):
+                u = draw.noise[part.name].draw(draw.step, event, sample) if draw.noise else mask[0]
+                worlds.append(mask if stays[number] else draw.law(mask, u))
+        return torch.stack(worlds, 1).flatten(0, 1)
+
+    return parts.to_weights(Masks({part.name: stack(number, part) for number, part in enumerate(parts)}))
+
+
+def world_log_odds(
+    causal: CausalModel, parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL
+) -> tuple[Tensor, Tensor]:
+    """Log-odds of the class in the factual world [P, B] and in each complement world [P, A, S, B] of P masks."""
+    return split_worlds(causal.log_odds(build_worlds(parts, masks, draw)), parts, draw)
+
+
+@torch.no_grad()
+def evaluate(causal: CausalModel, parts: MaskParts, masks: Masks, split: tuple[float, ...]) -> Evaluation:
+    """The model's answer to P masks, whose literal complements are mixed by ``split``."""
+    p, holds = causal.do_and_agree(build_worlds(parts, masks))
+    factual, complement = split_worlds(p, parts)
+    keeps, remains = split_worlds(holds, parts)
+    return Evaluation(factual, mix(complement, split), keeps, remains[:, 0, 0])
+
+
+def split_worlds(values: Tensor, parts: MaskParts, draw: ComplementDraw = LITERAL) -> tuple[Tensor, Tensor]:
+    """Values of the worlds of P masks [K, ...] as factual [P, ...] and complement [P, A, S, ...]."""
+    events = len(parts.events)
+    values = values.view(-1, 1 + events * draw.samples, *values.shape[1:])
+    return values[:, 0], values[:, 1:].reshape(len(values), events, draw.samples, *values.shape[2:])
