@@ -1,7 +1,8 @@
-"""Fill the tables of results.md from the studies' CSV files beside it: python docs/fill_tables.py.
+"""Fill the tables of results.md from the CSV files of the studies. Run it with: python docs/fill_tables.py.
 
-A table stands between ``<!-- table STUDY COLUMN [COLUMN] -->`` and ``<!-- end -->``: a row per method, a column per dataset,
-in each cell the study's number (of both columns, if two are named), and in brackets the paper's number for the first.
+A table goes between ``<!-- table STUDY COLUMN [COLUMN] -->`` and ``<!-- end -->``. It has a row per method and a column per
+dataset. Each cell shows the study's number (or two numbers, if two columns are named), and in brackets the paper's number
+for the first column. A table of costs goes between ``<!-- costs STUDY -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -17,58 +18,58 @@ Row = dict[str, str]
 
 
 def filled(text: str) -> str:
-    """A page with all its tables written anew."""
-    text = COSTS.sub(lambda m: f"{m[1]}\n{costs(m[2])}\n{m[3]}", text)
-    return TABLE.sub(lambda m: f"{m[1]}\n{table(m[2], m[3], m[4])}\n{m[5]}", text)
+    """Page text with all tables filled in."""
+    text = COSTS.sub(lambda m: f"{m[1]}\n{cost_table(m[2])}\n{m[3]}", text)
+    return TABLE.sub(lambda m: f"{m[1]}\n{score_table(m[2], m[3], m[4])}\n{m[5]}", text)
 
 
-def costs(study: str) -> str:
-    """What each method of a study took, as Markdown."""
-    rows = read(f"{study}-cost")
+def cost_table(study: str) -> str:
+    """Markdown table of the cost of each method of a study."""
+    rows = read_results(f"{study}-cost")
     lines = [list(rows[0]), ["---", *["--:"] * (len(rows[0]) - 1)]]
     lines += [
         [row["method"], row["trials"], row["explanations"], *(f"{float(v):.0f}" for v in list(row.values())[3:])]
         for row in rows
     ]
-    return markdown(lines)
+    return markdown_table(lines)
 
 
-def read(name: str) -> list[Row]:
-    """A file of the studies' results."""
+def read_results(name: str) -> list[Row]:
+    """Rows of a CSV file in docs/results."""
     path = HERE / "results" / f"{name}.csv"
     return list(csv.DictReader(path.read_text().splitlines()))
 
 
-def markdown(lines: list[list[str]]) -> str:
-    """Lines of cells as a table."""
+def markdown_table(lines: list[list[str]]) -> str:
+    """Rows of cells as a Markdown table."""
     return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
 
 
-def table(study: str, first: str, second: str | None) -> str:
-    """A study's numbers of one or two columns as Markdown."""
-    rows = read(study)
-    names = list(dict.fromkeys(row["dataset"] for row in rows))
+def score_table(study: str, first: str, second: str | None) -> str:
+    """Markdown table of one or two columns of a study, by method and dataset."""
+    rows = read_results(study)
+    datasets = list(dict.fromkeys(row["dataset"] for row in rows))
     cells = {(row["label"], row["dataset"], row["column"]): row for row in rows}
-    lines = [["", *names], ["---", *["--:"] * len(names)]]
+    lines = [["", *datasets], ["---", *["--:"] * len(datasets)]]
     for label in dict.fromkeys(row["label"] for row in rows):
-        lines.append([label, *(cell(cells, label, name, first, second) for name in names)])
-    return markdown(lines)
+        lines.append([label, *(format_cell(cells, label, dataset, first, second) for dataset in datasets)])
+    return markdown_table(lines)
 
 
-def cell(cells: dict[tuple[str, str, str], Row], label: str, name: str, first: str, second: str | None) -> str:
-    """One method on one dataset."""
-    row = cells.get((label, name, first))
+def format_cell(cells: dict[tuple[str, str, str], Row], label: str, dataset: str, first: str, second: str | None) -> str:
+    """Cell text of one method on one dataset."""
+    row = cells.get((label, dataset, first))
     if row is None:
         return ""
-    text = f"**{number(row)}**" if row["best"] == "True" else number(row)
-    other = cells.get((label, name, second or ""))
+    text = f"**{format_number(row)}**" if row["best"] == "True" else format_number(row)
+    other = cells.get((label, dataset, second or ""))
     if other is not None:
-        text += f" / {number(other)}"
+        text += f" / {format_number(other)}"
     return text + (f" ({float(row['paper']):.1f})" if row["paper"] else "")
 
 
-def number(row: Row) -> str:
-    """A number as it is shown; seconds in milliseconds."""
+def format_number(row: Row) -> str:
+    """Mean with one decimal; seconds are shown in milliseconds."""
     value = float(row["mean"])
     return f"{1000 * value:.1f}" if row["column"] == "seconds" else f"{value:.1f}"
 

@@ -1,4 +1,4 @@
-"""What the site needs besides Markdown: equations as MathML, and our docstrings turned into Markdown."""
+"""Build hooks of the site: render equations as MathML, and convert docstrings to Markdown."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ EQUATION = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>'
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Equations as MathML, which every browser draws by itself."""
-    return EQUATION.sub(lambda found: mathml(html.unescape(found[2]), found[1] == "div"), content)
+    """Page content with equations as MathML, which browsers render without scripts."""
+    return EQUATION.sub(lambda match: to_mathml(html.unescape(match[2]), match[1] == "div"), content)
 
 
-def mathml(latex: str, block: bool) -> str:
-    """An equation as MathML."""
+def to_mathml(latex: str, block: bool) -> str:
+    """A LaTeX equation as MathML."""
     latex = latex.strip().replace(r"\mathbb{1}", "\N{MATHEMATICAL DOUBLE-STRUCK DIGIT ONE}")
-    made: str = convert(latex, display="block" if block else "inline")
-    if "\\" in html.unescape(made):
-        raise ValueError(f"Equations must use what latex2mathml knows (got {latex!r}, which left a command over).")
-    return f'<div class="equation">{made}</div>' if block else made
+    converted: str = convert(latex, display="block" if block else "inline")
+    if "\\" in html.unescape(converted):
+        raise ValueError(
+            f"Equations must use commands that latex2mathml supports (got {latex!r}). Replace the unconverted command."
+        )
+    return f'<div class="equation">{converted}</div>' if block else converted
 
 
 # --- docstrings ----------------------------------------------------------------------------------------------------------
@@ -38,38 +40,40 @@ LITERAL = re.compile(r"^::\n\n((?: {4}[^\n]*\n?|\n)+)", re.MULTILINE)
 
 
 class Docstrings(griffe.Extension):
-    """Our docstrings have the roles of Sphinx and bare doctests; the site is Markdown."""
+    """Convert docstrings with Sphinx roles and plain doctests to Markdown."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
-        """Rewrite one docstring."""
+        """Convert the docstring of one object."""
         if obj.docstring is not None:
-            obj.docstring.value = markdown(obj.docstring.value, obj)
+            obj.docstring.value = to_markdown(obj.docstring.value, obj)
 
     def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
-        """Show the default of a setting, not how it is checked."""
+        """Show the default value of a setting instead of the call that validates it."""
         value = attr.value
         if isinstance(value, griffe.ExprCall) and str(value.function) in ("number", "whole", "one_of", "yes_or_no"):
             attr.value = value.arguments[0]
 
 
-def markdown(text: str, obj: griffe.Object) -> str:
-    """A docstring in Markdown."""
-    text = LITERAL.sub(lambda found: f"```text\n{found[1].rstrip()}\n```\n", text)
-    text = MATH_BLOCK.sub(lambda found: f"{found[1]}\\[\n{found[1]}{' '.join(found[2].split())}\n{found[1]}\\]\n", text)
-    text = RETURNS.sub(lambda found: f"**{found[1]}:** {' '.join(found[2].split())}\n", text)  # ours begin with no type
-    text = DOCTEST.sub(lambda found: f"{found[1]}```pycon\n{found[0]}\n{found[1]}```", text)
-    return ROLE.sub(lambda found: role(found[1], " ".join(found[2].split()), obj), text)
+def to_markdown(text: str, obj: griffe.Object) -> str:
+    """A docstring as Markdown."""
+    text = LITERAL.sub(lambda match: f"```text\n{match[1].rstrip()}\n```\n", text)
+    text = MATH_BLOCK.sub(lambda match: f"{match[1]}\\[\n{match[1]}{' '.join(match[2].split())}\n{match[1]}\\]\n", text)
+    text = RETURNS.sub(
+        lambda match: f"**{match[1]}:** {' '.join(match[2].split())}\n", text
+    )  # ours do not start with a type, which the parser would expect
+    text = DOCTEST.sub(lambda match: f"{match[1]}```pycon\n{match[0]}\n{match[1]}```", text)
+    return ROLE.sub(lambda match: convert_role(match[1], " ".join(match[2].split()), obj), text)
 
 
-def role(kind: str, text: str, obj: griffe.Object) -> str:
-    r"""A role of Sphinx: an equation, or a link where the site has what it names."""
+def convert_role(kind: str, text: str, obj: griffe.Object) -> str:
+    r"""A Sphinx role as an equation, or as a link if the site documents the name."""
     if kind == "math":
         return rf"\({text}\)"
-    return f'<autoref optional identifier="{full_name(text, obj)}"><code>{text}</code></autoref>'
+    return f'<autoref optional identifier="{qualified_name(text, obj)}"><code>{text}</code></autoref>'
 
 
-def full_name(name: str, obj: griffe.Object) -> str:
-    """The full name of what a docstring calls by a short one."""
+def qualified_name(name: str, obj: griffe.Object) -> str:
+    """Qualified name of what a docstring calls by a short name."""
     scope: griffe.Object | griffe.Alias | None = obj
     first, _, rest = name.partition(".")
     while scope is not None:

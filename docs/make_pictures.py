@@ -1,6 +1,6 @@
-"""The pictures of the documentation, made again by: python docs/make_pictures.py.
+"""Draw the pictures of the documentation. Run it with: python docs/make_pictures.py.
 
-Those of molecules need the Mutagenicity dataset (a download, or NSEG_DATA) and are left as they are without it.
+Pictures of molecules need the Mutagenicity dataset (a download, or NSEG_DATA); without it they are not redrawn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nseg import NSEG, Explainer, InputError, baselines, explain_many, plot
 from nseg.datasets import Benchmark, load
 from nseg.models import pretrained
 
-HERE = Path(__file__).parent / "pictures"
+FOLDER = Path(__file__).parent / "pictures"
 
 LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("show", {"cli": "commands", "study": "TOML to records", "reports": "one HTML page", "plot": "pictures"}),
@@ -37,7 +37,7 @@ LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
     ("worlds", {"subsets": "many subsets at once", "space": "elements and worlds", "settings": "frozen, checked"}),
     ("ask", {"scm": "Y = f(E, X)", "objective": "equations", "complement": "laws of absence", "instances": "graphs as one"}),
 )
-"""The layers of the package from top to bottom: what they do, and their modules with a word on each."""
+"""Layers of the package from top to bottom: what each does, and its modules with a short description."""
 
 ROLES = ("no band", "band", "sings", "drums", "listens")
 NAMES = ("you", "Ana", "Ben", "Cem", "Dee", "Gil", "Fay")
@@ -46,63 +46,68 @@ CONFIG = {"mode": "multiclass_classification", "task_level": "node", "return_typ
 
 
 class Band(nn.Module):
-    """Says "band" if someone among your friends sings and someone drums."""
+    """Predicts "band" if one of your friends sings and one drums."""
 
     def __init__(self) -> None:
         super().__init__()
         self.friends = SimpleConv(aggr="sum")
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Scores of "no band" and "band", [N, 2]."""
+        """Class scores ("no band", "band"), [N, 2]."""
         singers, drummers = self.friends(x, edge_index).clamp(max=1).unbind(1)
         score = 10 * (singers + drummers) - 15
         return torch.stack([torch.zeros_like(score), score], 1)
 
 
-def explainer(model: nn.Module, algorithm: Any, config: dict[str, str], nodes: bool = False) -> Explainer:
-    """An explainer of edges, or of edges and nodes."""
-    node = "object" if nodes else None
+def make_explainer(model: nn.Module, algorithm: Any, config: dict[str, str], nodes: bool = False) -> Explainer:
+    """Explainer by edges, or by edges and nodes."""
+    node_mask_type = "object" if nodes else None
     return Explainer(
-        model, algorithm, explanation_type="model", edge_mask_type="object", node_mask_type=node, model_config=config
+        model,
+        algorithm,
+        explanation_type="model",
+        edge_mask_type="object",
+        node_mask_type=node_mask_type,
+        model_config=config,
     )
 
 
-def band() -> None:
-    """Necessary, sufficient, both; and the two worlds of the last."""
+def draw_band() -> None:
+    """Draw a necessary, a sufficient and a PNS explanation, and the two worlds of the last."""
     x = torch.tensor([[float(role == 2), float(role == 3)] for role in ROLE])
     data = Data(x=x, edge_index=torch.tensor([[1, 2, 3, 4, 5, 6], [0] * 6]))
-    kinds = {"only necessary (PN)": "pn", "only sufficient (PS)": "ps", "both (PNS)": "pns"}
-    asked = {name: explainer(Band(), NSEG(objective=kind), CONFIG) for name, kind in kinds.items()}
-    found = {name: explain_many(one, data, [0])[0] for name, one in asked.items()}
-    how: dict[str, Any] = {"names": NAMES, "classes": ROLE, "class_names": ROLES}
-    three = plot.compare(found, **how)
-    three.set_size_inches(8.4, 4.1)  # the page is as wide for three pictures as for two: words would be too small
-    write("band", three)
-    write("band-worlds", plot.worlds(asked["both (PNS)"], data, found["both (PNS)"], **how))
+    objectives = {"only necessary (PN)": "pn", "only sufficient (PS)": "ps", "both (PNS)": "pns"}
+    explainers = {name: make_explainer(Band(), NSEG(objective=objective), CONFIG) for name, objective in objectives.items()}
+    found = {name: explain_many(one, data, [0])[0] for name, one in explainers.items()}
+    labels: dict[str, Any] = {"names": NAMES, "classes": ROLE, "class_names": ROLES}
+    figure = plot.compare(found, **labels)
+    figure.set_size_inches(8.4, 4.1)  # three panels share the width of the page: the default size makes text too small
+    write("band", figure)
+    write("band-worlds", plot.worlds(explainers["both (PNS)"], data, found["both (PNS)"], **labels))
 
 
-def methods(name: str, dataset: str, instance: int, **how: Any) -> None:
-    """Several methods on one prediction."""
+def draw_methods(name: str, dataset: str, instance: int, **options: Any) -> None:
+    """Draw the explanations of several methods for one prediction."""
     data, model = load(dataset), pretrained(dataset, "gcn")
     graphs = data.graphs if data.level == "graph" else data.graphs[0]
     labels = {"NSEG": "nseg", "GNNExplainer": "gnnexplainer", "CF-GNNExplainer": "cf_gnnexplainer", "saliency": "saliency"}
     found = {}
     for label, method in labels.items():
-        one = explainer(model, baselines.make(method, undirected=True), data.model_config)
-        (found[label],) = explain_many(one, graphs, [instance])
-    write(name, plot.compare(found, data, columns=2, truth=True, **how))
+        explainer = make_explainer(model, baselines.make(method, undirected=True), data.model_config)
+        (found[label],) = explain_many(explainer, graphs, [instance])
+    write(name, plot.compare(found, data, columns=2, truth=True, **options))
 
 
-def joint(name: str, dataset: str, instance: int, **how: Any) -> None:
-    """The four worlds of a joint explanation."""
+def draw_worlds(name: str, dataset: str, instance: int, **options: Any) -> None:
+    """Draw the four worlds of a joint explanation."""
     data: Benchmark = load(dataset)
-    one = explainer(pretrained(dataset, "gcn"), NSEG(undirected=True), data.model_config, nodes=True)
-    (found,) = explain_many(one, data.graphs, [instance])
-    write(name, plot.worlds(one, data.graphs, found, data, **how))
+    explainer = make_explainer(pretrained(dataset, "gcn"), NSEG(undirected=True), data.model_config, nodes=True)
+    (found,) = explain_many(explainer, data.graphs, [instance])
+    write(name, plot.worlds(explainer, data.graphs, found, data, **options))
 
 
 def layers() -> str:
-    """The layers as SVG; a module imports only from its own layer and those below."""
+    """SVG of the layers; a module imports only from its own layer and those below."""
     wide, high, gap, left = 1000, 62, 12, 110
     parts = []
     for row, (what, modules) in enumerate(LAYERS):
@@ -140,24 +145,24 @@ def layers() -> str:
 
 
 def write(name: str, figure: Any) -> None:
-    """A picture as SVG, which stays sharp and small."""
-    (HERE / f"{name}.svg").write_text(plot.figure_svg(figure))
+    """Write a figure as SVG, which is small and scales."""
+    (FOLDER / f"{name}.svg").write_text(plot.figure_svg(figure))
     print(f"{name}.svg")
 
 
 def main() -> None:
-    """Make all pictures."""
-    HERE.mkdir(exist_ok=True)
-    (HERE / "layers.svg").write_text(layers())
-    band()
-    methods("methods", "tree-cycles", 511)
+    """Draw all pictures."""
+    FOLDER.mkdir(exist_ok=True)
+    (FOLDER / "layers.svg").write_text(layers())
+    draw_band()
+    draw_methods("methods", "tree-cycles", 511)
     try:
         load("mutagenicity")
     except InputError as error:
-        print(f"No pictures of molecules: {error}")
+        print(f"Skipped the pictures of molecules: {error}")
         return
-    methods("molecule", "mutagenicity", 10)
-    joint("worlds", "mutagenicity", 10)
+    draw_methods("molecule", "mutagenicity", 10)
+    draw_worlds("worlds", "mutagenicity", 10)
 
 
 if __name__ == "__main__":

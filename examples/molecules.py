@@ -1,10 +1,11 @@
-"""Why is this molecule called a mutagen? A graph classifier on Mutagenicity, explained bond by bond.
+"""Why is this molecule classified as a mutagen? Explain a graph classifier on Mutagenicity by bonds.
 
-Run it: python examples/molecules.py [FOLDER]. It takes some seconds and writes molecules.html and molecule.svg there.
+Run it with: python examples/molecules.py [FOLDER]. It takes a few seconds and writes molecules.html and molecule.svg into
+the folder.
 
-The molecules are downloaded once. Without network, put the TU files into DIR/Mutagenicity/raw and set
-NSEG_DATA=DIR. Chemists hold nitro (NO2) and amine (NH2) groups responsible for many of these mutagens, so we can see whether
-the network looks at them.
+The molecules are downloaded once. Without network, put the TU files into DIR/Mutagenicity/raw and set NSEG_DATA=DIR.
+Chemists hold nitro (NO2) and amine (NH2) groups responsible for many of these mutagens, so we can check whether the network
+uses them.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from nseg.models import pretrained
 SHOWN = 30
 
 
-def bonds(one: Explanation, data: Benchmark) -> str:
-    """The kept bonds of a molecule in words."""
-    shown = plot.scene(one, data)
-    marks = {1.0: "-", 1.5: ":", 2.0: "=", 3.0: "#"}
+def list_bonds(one: Explanation, data: Benchmark) -> str:
+    """Kept bonds of a molecule as text, most frequent first."""
+    scene = plot.scene(one, data)
+    symbols = {1.0: "-", 1.5: ":", 2.0: "=", 3.0: "#"}
     names = Counter(
-        marks[edge.order].join(sorted((shown.nodes[edge.source].name, shown.nodes[edge.end].name)))
-        for edge in shown.edges
+        symbols[edge.order].join(sorted((scene.nodes[edge.source].name, scene.nodes[edge.end].name)))
+        for edge in scene.edges
         if edge.kept
     )
-    return ", ".join(f"{number} x {name}" for name, number in names.most_common())
+    return ", ".join(f"{count} x {name}" for name, count in names.most_common())
 
 
 def main(folder: Path) -> None:
-    """Explain mutagens, print, draw and write a report."""
+    """Explain mutagens, print and draw the explanations, and write a report."""
     try:
         data = load("mutagenicity")
     except InputError as error:
@@ -48,26 +49,27 @@ def main(folder: Path) -> None:
         edge_mask_type="object",
         model_config=data.model_config,
     )
-    found = explain_many(explainer, data.graphs, data.instances[:SHOWN])
-    for one in found[:5]:
-        shown = plot.scene(one, data)
-        print(f"\n{shown.title}, {len(shown.nodes)} atoms, {len(shown.edges)} bonds")
-        print(f"  because of {bonds(one, data)}: with these alone p = {one.p_factual:.2f}, without {one.p_complement:.2f}")
+    explanations = explain_many(explainer, data.graphs, data.instances[:SHOWN])
+    for one in explanations[:5]:
+        scene = plot.scene(one, data)
+        print(f"\n{scene.title}, {len(scene.nodes)} atoms, {len(scene.edges)} bonds")
+        kept = list_bonds(one, data)
+        print(f"  because of {kept}: p is {one.p_factual:.2f} with these alone, {one.p_complement:.2f} without")
 
-    hard = metrics.Judge(explainer, data.graphs, found).fidelity("hard")
-    everything = metrics.accuracy(data, metrics.trivial(found, "all")).precision.mean()
+    scores = metrics.Judge(explainer, data.graphs, explanations).fidelity("hard")
+    overall = metrics.accuracy(data, metrics.trivial(explanations, "all")).precision.mean()
     print(
-        f"\nOver {len(found)} molecules: the class stays with the explanation alone in {1 - hard.fid_minus:.0%} and goes "
-        f"without it in {hard.fid_plus:.0%}; {hard.sparsity:.0%} of the bonds are left out."
+        f"\nOver {len(explanations)} molecules: the explanation alone keeps the class in {1 - scores.fid_minus:.0%}, "
+        f"the class changes without it in {scores.fid_plus:.0%}; {scores.sparsity:.0%} of the bonds are left out."
     )
     print(
-        f"{metrics.accuracy(data, found).precision.mean():.0%} of the kept bonds are of NO2 or NH2 groups; of all bonds "
-        f"{everything:.0%} are."
+        f"{metrics.accuracy(data, explanations).precision.mean():.0%} of the kept bonds belong to NO2 or NH2 groups, "
+        f"compared with {overall:.0%} of all bonds."
     )
-    smallest = min(found, key=lambda one: int(one.hard_edge_mask.sum()))
+    smallest = min(explanations, key=lambda one: int(one.hard_edge_mask.sum()))
     (folder / "molecule.svg").write_text(plot.molecule(smallest, data, hydrogens=False))
-    page = report(found, folder / "molecules.html", data=data, explainer=explainer, title="Why are these mutagens?")
-    print(f"Look at them: {page}, {folder / 'molecule.svg'}")
+    page = report(explanations, folder / "molecules.html", data=data, explainer=explainer, title="Why are these mutagens?")
+    print(f"Report: {page}\nMolecule: {folder / 'molecule.svg'}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Why is this picture a street? A graph classifier on MSRC_21, explained region by region.
+"""Why is this picture a street? Explain a graph classifier on MSRC_21 by regions.
 
-Run it: python examples/scenes.py [FOLDER]. It takes some seconds and writes scenes.html and scene.png into the folder.
+Run it with: python examples/scenes.py [FOLDER]. It takes a few seconds and writes scenes.html and scene.png into the folder.
 
-A picture is a graph of regions; each has the name of what is in it (sky, car, face ...), and regions that touch are
-joined. The graphs are downloaded once. Without network, put the TU files into DIR/MSRC_21/raw and set NSEG_DATA=DIR.
-Here nodes are explained: which regions are necessary and sufficient for the scene?
+A picture is a graph of regions. Each region is labelled with its content (sky, car, face ...), and an edge joins regions
+that touch. The graphs are downloaded once. Without network, put the TU files into DIR/MSRC_21/raw and set NSEG_DATA=DIR.
+The explanations are node masks: which regions are necessary and sufficient for the scene?
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from nseg.models import pretrained
 SHOWN = 24
 
 
-def words(names: list[str]) -> str:
-    """What regions are called, the most frequent first."""
-    return ", ".join(f"{number} x {name}" for name, number in Counter(names).most_common())
+def count_names(names: list[str]) -> str:
+    """Names with their counts, most frequent first."""
+    return ", ".join(f"{count} x {name}" for name, count in Counter(names).most_common())
 
 
 def main(folder: Path) -> None:
-    """Explain scenes, print, draw and write a report."""
+    """Explain scenes, print and draw the explanations, and write a report."""
     try:
         data = load("msrc-21")
     except InputError as error:
@@ -39,21 +39,21 @@ def main(folder: Path) -> None:
         node_mask_type="object",
         model_config=data.model_config,
     )
-    found = explain_many(explainer, data.graphs, data.instances[: 10 * SHOWN : 10])
-    for one in found[:6]:
-        shown = plot.scene(one, data)
-        kept = words([node.name for node in shown.nodes if node.kept])
-        print(f"\n{shown.title}: {words([node.name for node in shown.nodes])}")
-        print(f"  because of {kept}: with these alone p = {one.p_factual:.2f}, without {one.p_complement:.2f}")
+    explanations = explain_many(explainer, data.graphs, data.instances[: 10 * SHOWN : 10])
+    for one in explanations[:6]:
+        scene = plot.scene(one, data)
+        kept = count_names([node.name for node in scene.nodes if node.kept])
+        print(f"\n{scene.title}: {count_names([node.name for node in scene.nodes])}")
+        print(f"  because of {kept}: p is {one.p_factual:.2f} with these alone, {one.p_complement:.2f} without")
 
-    hard = metrics.Judge(explainer, data.graphs, found).fidelity("hard")
+    scores = metrics.Judge(explainer, data.graphs, explanations).fidelity("hard")
     print(
-        f"\nOver {len(found)} scenes: the class stays with the explanation alone in {1 - hard.fid_minus:.0%} and goes "
-        f"without it in {hard.fid_plus:.0%}; {hard.sparsity:.0%} of the regions are left out."
+        f"\nOver {len(explanations)} scenes: the explanation alone keeps the class in {1 - scores.fid_minus:.0%}, "
+        f"the class changes without it in {scores.fid_plus:.0%}; {scores.sparsity:.0%} of the regions are left out."
     )
-    plot.predictions(found, data, each=2).savefig(folder / "scene.png", dpi=100)
-    page = report(found, folder / "scenes.html", data=data, explainer=explainer, title="Why these scenes?")
-    print(f"Look at them: {page}, {folder / 'scene.png'}")
+    plot.predictions(explanations, data, each=2).savefig(folder / "scene.png", dpi=100)
+    page = report(explanations, folder / "scenes.html", data=data, explainer=explainer, title="Why these scenes?")
+    print(f"Report: {page}\nPicture: {folder / 'scene.png'}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The documentation's Python runs as it stands, its commands exist, and the site builds without a warning or the network."""
+"""Python blocks of the documentation run, its commands exist, and the site builds without warnings or network access."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 SITE = ("mkdocs", "material", "mkdocstrings", "latex2mathml")
-"""What the site is built with; the extra 'docs' installs it."""
+"""Packages that build the site; the extra 'docs' installs them."""
 
 
-def blocks(page: Path, language: str) -> list[tuple[int, str]]:
-    """Fenced blocks of a language, with the line that each begins in."""
+def fenced_blocks(page: Path, language: str) -> list[tuple[int, str]]:
+    """Fenced blocks of a language, each with the number of lines before it."""
     text = page.read_text(encoding="utf-8")
-    found = re.finditer(rf"^( *)```{language}\n(.*?)^\1```", text, flags=re.DOTALL | re.MULTILINE)
-    return [(text[: m.start(2)].count("\n"), re.sub(rf"^{m[1]}", "", m[2], flags=re.MULTILINE)) for m in found]
+    matches = re.finditer(rf"^( *)```{language}\n(.*?)^\1```", text, flags=re.DOTALL | re.MULTILINE)
+    return [(text[: m.start(2)].count("\n"), re.sub(rf"^{m[1]}", "", m[2], flags=re.MULTILINE)) for m in matches]
 
 
-WITH_PYTHON = [page for page in PAGES if blocks(page, "python")]
-COMMANDS = [(page, line) for page in PAGES for _, text in blocks(page, "sh") for line in text.splitlines() if line.strip()]
+WITH_PYTHON = [page for page in PAGES if fenced_blocks(page, "python")]
+COMMANDS = [
+    (page, line) for page in PAGES for _, text in fenced_blocks(page, "sh") for line in text.splitlines() if line.strip()
+]
 
 
 @pytest.mark.parametrize("page", WITH_PYTHON, ids=lambda page: page.relative_to(DOCS).as_posix())
-def test_the_python_of_a_page_runs_in_order_and_prints_what_the_page_says(
+def test_python_blocks_run_in_order_and_print_the_quoted_output(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    space: dict[str, object] = {"__name__": "__main__"}
-    for before, code in blocks(page, "python"):
-        exec(compile("\n" * before + code, str(page), "exec"), space)  # our own text
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for before, code in fenced_blocks(page, "python"):
+        exec(compile("\n" * before + code, str(page), "exec"), namespace)  # trusted: our own text
     printed = capsys.readouterr().out
-    assert [text for _, text in blocks(page, "text") if text not in printed] == []
+    assert [text for _, text in fenced_blocks(page, "text") if text not in printed] == []
 
 
 @pytest.mark.parametrize(("page", "line"), COMMANDS, ids=lambda value: value if isinstance(value, str) else value.stem)
-def test_a_command_exists_and_takes_its_options(page: Path, line: str) -> None:
+def test_command_and_its_options_exist(page: Path, line: str) -> None:
     words = shlex.split(line, comments=True)
     if words[0] == "nseg":
         commands = get_group(app).commands
         assert words[1] in commands
-        commands[words[1]].make_context(words[1], words[2:])  # raises for an option that there is not
+        commands[words[1]].make_context(words[1], words[2:])  # raises for an unknown option
     elif words[0] == "python":
         assert (ROOT / words[1]).is_file()
     elif words[0] == "make":
@@ -62,23 +64,23 @@ def test_a_command_exists_and_takes_its_options(page: Path, line: str) -> None:
         assert words[:2] == ["pip", "install"]
 
 
-def test_every_setting_has_a_line() -> None:
+def test_every_setting_is_documented() -> None:
     text = (DOCS / "settings.md").read_text()
     assert [field.name for field in fields(Settings) if f"`{field.name}`" not in text] == []
 
 
-def test_every_method_and_metric_has_a_line() -> None:
+def test_every_method_and_metric_is_documented() -> None:
     text = (DOCS / "compare.md").read_text()
     names = [*baselines.CATALOGUE, *(name for name in metrics.__all__ if hasattr(getattr(metrics, name), "unit"))]
     assert [name for name in names if f"`{name}`" not in text] == []
 
 
-def test_every_equation_is_linked_to_what_computes_it() -> None:
+def test_every_equation_links_to_a_function() -> None:
     text = (DOCS / "mathematics.md").read_text()
-    parts = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
-    heads = [part.split("\n")[0].split(":")[0] for part in parts]
+    sections = re.split(r"^### ", text, flags=re.MULTILINE)[1:]
+    heads = [section.split("\n")[0].split(":")[0] for section in sections]
     assert {int(n) for head in heads if head.startswith("Eq") for n in re.findall(r"\d+", head)} == set(range(1, 26))
-    assert [part.split("\n")[0] for part in parts if "][nseg." not in part] == []
+    assert [section.split("\n")[0] for section in sections if "][nseg." not in section] == []
 
 
 def imported(file: Path) -> set[str]:
@@ -107,7 +109,7 @@ def test_the_picture_of_the_layers_is_true() -> None:
     any(importlib.util.find_spec(name) is None for name in SITE),
     reason='mkdocs and its plugins are not installed: pip install "nseg[docs]"',
 )
-def test_the_site_builds_strictly_and_needs_no_network(tmp_path: Path) -> None:
+def test_site_builds_without_warnings_and_works_offline(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
