@@ -26,7 +26,7 @@ from nseg import InputError, certify, explain_many, metrics, plot, store
 from nseg.datasets import Benchmark, load
 from nseg.errors import MissingError
 from nseg.explanation import Explanation
-from nseg.plot import colours, layout, molecules
+from nseg.plot import chemistry, colours, layout
 
 MASKS = {
     "e": {"edge_mask_type": "object"},
@@ -177,7 +177,7 @@ def test_names_classes_and_whether_it_is_right() -> None:
     target = int(one.target[one.index])
     assert (shown.target, shown.target_name, shown.label) == (target, known.class_names[target], int(y[1]))
     assert ("(correct)" in shown.title) == (target == int(y[1]))
-    assert ("(wrong, it is " in shown.title) == (target != int(y[1]))
+    assert ("(wrong, true class: " in shown.title) == (target != int(y[1]))
     own = plot.scene(one, names=[f"n{n}" for n in range(30)], classes=torch.arange(30), class_names=["first"])
     assert [n.name for n in own.nodes] == [f"n{n.id}" for n in own.nodes]
     assert [own.groups[n.group] for n in own.nodes] == ["first" if n.id == 0 else f"class {n.id}" for n in own.nodes]
@@ -239,13 +239,13 @@ def test_stored_explanations_are_drawn_with_their_dataset(tmp_path) -> None:
 
 def test_what_cannot_be_drawn_is_said() -> None:
     one = found("graph")[1]
-    with pytest.raises(InputError, match="another one"):
+    with pytest.raises(InputError, match="has other edges"):
         plot.scene(one, Benchmark("other", "graph", [graph(40, 60, seed=n) for n in range(4)], 2, torch.arange(4)))
     with pytest.raises(InputError, match="homogeneous"):
         plot.scene(HeteroData())
     with pytest.raises(InputError, match="names must have an entry"):
         plot.scene(one, names=["a"])
-    with pytest.raises(InputError, match=r"those of \[1, 3\]"):
+    with pytest.raises(InputError, match=r"got outputs \[1, 3\]"):
         plot.compare(dict(zip("ab", found("graph"), strict=True)))
     for nothing in (lambda: plot.compare({}), lambda: plot.predictions([], bench("graph"))):
         with pytest.raises(InputError, match="got"):
@@ -258,7 +258,7 @@ def test_too_many_edges_are_cut_to_the_kept_and_the_strongest() -> None:
     data, rng = graph(400, 7000), torch.Generator().manual_seed(0)
     soft = torch.rand(data.num_edges, generator=rng)
     one = Explanation(x=data.x, edge_index=data.edge_index, edge_mask=soft, hard_edge_mask=soft < 0.01)
-    full, shown = plot.scene(one, most=10**6), plot.scene(one)
+    full, shown = plot.scene(one, max_edges=10**6), plot.scene(one)
     assert len(full.edges) > len(shown.edges) == 5000
     assert shown.left_out == len(full.edges) - 5000
 
@@ -269,7 +269,7 @@ def test_too_many_edges_are_cut_to_the_kept_and_the_strongest() -> None:
     weakest = min(e.weight for e in shown.edges if not e.kept)
     assert ends(full, (e for e in full.edges if e.weight > weakest)) <= ends(shown, shown.edges)
     at = {n.id: (n.x, n.y) for n in full.nodes}
-    few = plot.scene(one, most=20)
+    few = plot.scene(one, max_edges=20)
     assert all(at[n.id] == (n.x, n.y) for n in few.nodes)
     assert few.hidden == len(full.nodes) - len(few.nodes) > 0
     assert isinstance(plot.explanation(one), Figure)
@@ -364,9 +364,9 @@ def test_atoms_without_bonds_lie_beside_the_molecule() -> None:
 
 def test_molecules_that_chemistry_forbids_are_drawn_too() -> None:
     star = [(0, n) for n in range(1, 8)]
-    assert molecules.coordinates(["C"] * 8, star, [3.0] * 7) is not None
-    assert molecules.coordinates(["C", "O"], [], []) is not None
-    assert molecules.coordinates(["no element"], [], []) is None
+    assert chemistry.coordinates(["C"] * 8, star, [3.0] * 7) is not None
+    assert chemistry.coordinates(["C", "O"], [], []) is not None
+    assert chemistry.coordinates(["no element"], [], []) is None
 
 
 # --- drawings --------------------------------------------------------------------------------------------------------------
