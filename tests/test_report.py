@@ -23,8 +23,8 @@ import nseg
 from nseg import InputError, baselines, certify, datasets, explain_many, metrics, models, store
 from nseg.metrics import Judge
 from nseg.plot import worlds_of
-from nseg.reports.cuts import cuts
 from nseg.reports.page import HERE
+from nseg.reports.ranking import ranking_thresholds
 
 MASKS = {
     "e": {"edge_mask_type": "object"},
@@ -59,7 +59,7 @@ def test_every_cut_says_what_a_judge_says_of_it(tmp_path: Path, masks: str) -> N
     (method,) = page["methods"]
     for b, instance in enumerate(page["instances"]):
         stops, soft = instance["answers"][0]["stops"], judge.masks("soft")[b]
-        levels = cuts(
+        levels = ranking_thresholds(
             torch.cat([m[judge.reached[b]] if n == 0 else m.flatten() for n, m in enumerate(soft) if m is not None])
         )
         assert len(levels) == len(stops["least"]) == len(stops["worlds"]) <= 20
@@ -120,7 +120,7 @@ def test_lines_stay_from_the_first_cut_that_their_weight_reaches(tmp_path: Path)
     for one, instance in zip(found, page["instances"], strict=True):
         (answer,) = instance["answers"]
         edge, node = one.edge_mask[one.reached], one.node_mask.flatten()
-        levels = torch.tensor(cuts(torch.cat([edge, node])))
+        levels = torch.tensor(ranking_thresholds(torch.cat([edge, node])))
         for cut, (size, least) in enumerate(zip(answer["stops"]["size"], levels, strict=True)):
             assert size[0] == sum(stay <= cut for stay in answer["lines"]["stay"])
             ways = one.edge_index[:, one.reached][:, edge >= least]
@@ -134,7 +134,7 @@ def test_cuts_go_from_nothing_to_everything_and_pass_the_half() -> None:
     rng = torch.Generator().manual_seed(0)
     for size in (0, 1, 5, 19, 20, 300, 5000):
         weights = torch.rand(size, generator=rng)
-        found = cuts(weights)
+        found = ranking_thresholds(weights)
         counts = [int((weights >= least).sum()) for least in found]
         assert counts[0] == 0
         assert counts[-1] == size
@@ -335,13 +335,13 @@ def test_a_report_leaves_explanations_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda found, data: (([],), {}), "needs explanations of each method"),
-        (lambda found, data: (({},), {}), "needs explanations"),
-        (lambda found, data: (([1],), {}), "needs explanations of each method"),
-        (lambda found, data: ((found + found[:1],), {}), "must explain each output once .*3 twice"),
+        (lambda found, data: (([],), {}), "Explanation objects for each method"),
+        (lambda found, data: (({},), {}), "at least one explanation"),
+        (lambda found, data: (([1],), {}), "Explanation objects for each method"),
+        (lambda found, data: ((found + found[:1],), {}), "each output once per method .*output 3 twice"),
         (lambda found, data: ((found,), {"certificates": [1]}), "one for each explanation"),
         (lambda found, data: ((found,), {"summary": {"columns": [{"name": "a"}], "rows": [[1, 2]]}}), "a cell for each"),
-        (lambda found, data: (([Explanation(output_id=3, node_id=0, edge_id=0)],), {}), "with a mask"),
+        (lambda found, data: (([Explanation(output_id=3, node_id=0, edge_id=0)],), {}), "edge_mask or a node_mask"),
     ],
 )
 def test_what_cannot_be_shown_is_refused_with_a_sentence(tmp_path: Path, given: Any, message: str) -> None:
@@ -354,13 +354,13 @@ def test_what_cannot_be_shown_is_refused_with_a_sentence(tmp_path: Path, given: 
 
 def test_a_report_says_what_it_lacks(tmp_path: Path) -> None:
     explain, _, found = small()
-    with pytest.raises(InputError, match=r"Give data=\.\.\. as well"):
+    with pytest.raises(InputError, match=r"Pass data=\.\.\. as well"):
         nseg.report(found, tmp_path / "why.html", explainer=explain)
     for place in (tmp_path / "none" / "why.html", tmp_path):
-        with pytest.raises(InputError, match="a file in a folder that can be written to"):
+        with pytest.raises(InputError, match="a file in an existing, writable folder"):
             nseg.report(found, place)
     store.write(tmp_path, found, {})
-    with pytest.raises(InputError, match="shown on their graphs"):
+    with pytest.raises(InputError, match="needs the graphs of its explanations"):
         nseg.report(store.read(tmp_path)[0], tmp_path / "why.html")
 
 
