@@ -1,4 +1,4 @@
-"""The report: what the page holds, and that nothing in it can do harm. Its looks are tested in a browser."""
+"""The report: the data in the page, and its safety. test_report_browser.py tests the page in a browser."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ HARM = "</script><script>document.title='harmed'</script><img src=x onerror=aler
 
 
 def payload(path: Path) -> dict[str, Any]:
-    """What a written page holds."""
+    """The data in a written page."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL)
     assert found is not None
     return json.loads(found[1], parse_constant=lambda name: pytest.fail(name))
@@ -52,7 +52,7 @@ def small(masks: str = "e", kind: str = "undirected", **settings: Any) -> tuple[
 
 
 @pytest.mark.parametrize("masks", MASKS)
-def test_every_cut_says_what_a_judge_says_of_it(tmp_path: Path, masks: str) -> None:
+def test_every_threshold_has_the_outputs_of_the_model(tmp_path: Path, masks: str) -> None:
     explain, data, found = small(masks)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data, explainer=explain))
     judge, most = Judge(explain, data, found), 0
@@ -73,7 +73,7 @@ def test_every_cut_says_what_a_judge_says_of_it(tmp_path: Path, masks: str) -> N
             assert stop["label"][:2] == output.argmax(-1).tolist()
             assert len(stop["p"]) == 1 + len(method["split"])
         most = max(most, len(levels))
-    assert most > 3  # there was something to cut
+    assert most > 3  # the test is not trivial
 
 
 def test_the_worlds_of_an_explanation_are_those_of_its_picture(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_worlds_of_an_explanation_are_those_of_its_picture(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["undirected", "directed", "loops", "duplicates"])
 @pytest.mark.parametrize("undirected", [False, True])
-def test_lines_hold_the_edges_between_their_ends_each_way(tmp_path: Path, kind: str, undirected: bool) -> None:
+def test_lines_hold_the_edges_between_their_ends_in_each_direction(tmp_path: Path, kind: str, undirected: bool) -> None:
     explain, data, found = small(kind=kind, undirected=undirected)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data, explainer=explain))
     for one, instance in zip(found, page["instances"], strict=True):
@@ -114,7 +114,7 @@ def test_lines_hold_the_edges_between_their_ends_each_way(tmp_path: Path, kind: 
         assert answer["of"][0] == len(ends)
 
 
-def test_lines_stay_from_the_first_cut_that_their_weight_reaches(tmp_path: Path) -> None:
+def test_lines_are_kept_from_the_first_threshold_below_their_weight(tmp_path: Path) -> None:
     _, data, found = small("ef", undirected=True)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data))
     for one, instance in zip(found, page["instances"], strict=True):
@@ -130,7 +130,7 @@ def test_lines_stay_from_the_first_cut_that_their_weight_reaches(tmp_path: Path)
         assert answer["stops"]["size"][-1] == answer["of"]
 
 
-def test_cuts_go_from_nothing_to_everything_and_pass_the_half() -> None:
+def test_thresholds_go_from_nothing_to_everything_and_include_one_half() -> None:
     rng = torch.Generator().manual_seed(0)
     for size in (0, 1, 5, 19, 20, 300, 5000):
         weights = torch.rand(size, generator=rng)
@@ -146,8 +146,8 @@ def test_cuts_go_from_nothing_to_everything_and_pass_the_half() -> None:
 def test_without_a_model_the_page_has_the_explanations_own_numbers(tmp_path: Path) -> None:
     explain, data, found = small()
     page = payload(nseg.report(found, tmp_path / "why.html"))
-    asked = payload(nseg.report(found, tmp_path / "asked.html", data=data, explainer=explain))
-    for one, alone, other in zip(found, page["instances"], asked["instances"], strict=True):
+    with_model = payload(nseg.report(found, tmp_path / "with_model.html", data=data, explainer=explain))
+    for one, alone, other in zip(found, page["instances"], with_model["instances"], strict=True):
         (answer,) = alone["answers"]
         assert answer["worlds"] is answer["stops"]["worlds"] is None
         assert answer["pns"] == pytest.approx(one.pns, abs=1e-4)
@@ -276,7 +276,7 @@ class _Elements(html.parser.HTMLParser):
         self.text[self.found[-1][0] if self.found else ""] = data
 
 
-def test_texts_of_the_data_cannot_become_markup(tmp_path: Path) -> None:
+def test_texts_from_data_never_become_markup(tmp_path: Path) -> None:
     _, data, found = small()
     plain = nseg.report(found, tmp_path / "plain.html", data=data)
     path = nseg.report(
@@ -298,7 +298,7 @@ def test_texts_of_the_data_cannot_become_markup(tmp_path: Path) -> None:
     assert f"{HARM}3" in held["names"]
 
 
-def test_the_page_allows_itself_nothing_but_itself(tmp_path: Path) -> None:
+def test_the_content_security_policy_allows_only_the_page_itself(tmp_path: Path) -> None:
     path = nseg.report(small()[2], tmp_path / "why.html")
     page = _Elements()
     page.feed(path.read_text())
@@ -344,7 +344,7 @@ def test_a_report_leaves_explanations_as_they_are(tmp_path: Path) -> None:
         (lambda found, data: (([Explanation(output_id=3, node_id=0, edge_id=0)],), {}), "edge_mask or a node_mask"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_with_a_sentence(tmp_path: Path, given: Any, message: str) -> None:
+def test_bad_input_raises_an_error_with_a_remedy(tmp_path: Path, given: Any, message: str) -> None:
     _, data, found = small()
     arguments, options = given(found, data)
     with pytest.raises(InputError, match=message):
@@ -352,7 +352,7 @@ def test_what_cannot_be_shown_is_refused_with_a_sentence(tmp_path: Path, given: 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_report_says_what_it_lacks(tmp_path: Path) -> None:
+def test_missing_input_raises_an_error_with_a_remedy(tmp_path: Path) -> None:
     explain, _, found = small()
     with pytest.raises(InputError, match=r"Pass data=\.\.\. as well"):
         nseg.report(found, tmp_path / "why.html", explainer=explain)
@@ -380,7 +380,7 @@ def test_the_bundle_is_built_from_these_sources_and_not_edited() -> None:
     assert "The Cytoscape Consortium" in (HERE / "bundle" / "page.js").read_text()[:3000]
 
 
-def test_the_pages_own_code_never_makes_markup_of_text_or_asks_a_network() -> None:
+def test_the_pages_code_never_parses_markup_and_never_uses_the_network() -> None:
     markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|srcdoc"
     network = r"\bfetch\(|XMLHttpRequest|WebSocket|sendBeacon|EventSource|import\(|eval\(|new Function"
     for path in (HERE / "web" / "src").glob("*.ts"):
@@ -388,7 +388,7 @@ def test_the_pages_own_code_never_makes_markup_of_text_or_asks_a_network() -> No
 
 
 def test_the_sources_build_to_the_bundle_and_pass_their_own_tests(tmp_path: Path) -> None:
-    """Where npm and its packages are to be had; the test above holds everywhere."""
+    """Needs npm and its packages; the test of the hashes needs neither."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         pytest.skip("npm is not installed; that the bundle is of these sources is tested by its hash")

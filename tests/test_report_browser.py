@@ -44,7 +44,7 @@ def payload(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def node_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two methods on some nodes, with names that would do harm if they could."""
+    """Two methods on some nodes, with names that try to inject scripts."""
     data = graph()
     explain = explainer(seeded(NODE_MODELS["gcn"]), quick(steps=20), edge_mask_type="object", node_mask_type="object")
     found = explain_many(explain, data, range(8))
@@ -105,7 +105,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens a file; at the end nothing may have gone wrong: no message, no error, no request, no dialog."""
+    """Opens a file, and fails at the end after any console message, error, request or dialog."""
     opened: list[Opened] = []
 
     def go(path: Path, hash_: str = "", **options: Any) -> Any:
@@ -206,7 +206,7 @@ def test_the_summary_has_the_papers_values_and_is_sorted(open_page: Callable[...
     assert [head.get_attribute("aria-sort") for head in table.locator("thead th").all()] == ["descending", "none"]
 
 
-def test_the_slider_says_what_stays_and_what_the_model_says_then(open_page: Callable[..., Any], node_page: Path) -> None:
+def test_the_slider_shows_what_is_kept_and_the_outputs_of_the_model(open_page: Callable[..., Any], node_page: Path) -> None:
     page = open_page(node_page, "#instance=3")
     answer = next(one for one in payload(node_page)["instances"] if one["id"] == 3)["answers"][0]
     panel, stops = page.get_by_role("region", name="ours", exact=True), answer["stops"]
@@ -324,7 +324,7 @@ def test_colours_follow_the_system_until_the_reader_chooses(open_page: Callable[
     assert page.evaluate(luminance) < 150
 
 
-def test_paper_is_light_and_has_the_drawing_but_no_controls(open_page: Callable[..., Any], node_page: Path) -> None:
+def test_printing_uses_light_colours_and_has_no_controls(open_page: Callable[..., Any], node_page: Path) -> None:
     page = open_page(node_page, "#instance=3", color_scheme="dark")
     assert page.pdf()[:5] == b"%PDF-"
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"  # as before
@@ -382,7 +382,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(open_page: Callable[..., An
     assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
 
 
-def test_400_instances_are_no_burden(open_page: Callable[..., Any], large_page: Path) -> None:
+def test_400_instances_are_fast(open_page: Callable[..., Any], large_page: Path) -> None:
     page = open_page(large_page)
     assert len(shown(page)) == 400
     ready = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")

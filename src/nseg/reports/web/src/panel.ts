@@ -50,7 +50,7 @@ export class Panel {
           h("legend", {}, "What is kept"),
           h("label", {}, this.explanationRadio, ` the explanation: ${sizeWords(payload, this.method, answer.size) || "nothing"}`),
           h("label", {}, this.thresholdRadio, " everything above a weight threshold:"),
-          labelled("Threshold: nothing is kept at the left end, everything at the right", this.slider),
+          labelled("Threshold (left: nothing, right: everything)", this.slider),
         ),
         this.keptSize,
         this.words,

@@ -145,8 +145,9 @@ export function certificate(
     const average = method.split.length > 1 ? ", averaged over the three complement worlds" : otherClass(1);
     sentences.push(`Without ${single ? "it" : "them"}, the probability is ${number(found.p_complement)}${average}.`);
   }
+  const subject = isEmpty(size) ? "the empty explanation is" : single ? "it is" : "they are";
   sentences.push(
-    `So the probability that ${single ? "it is" : "they are"} both necessary and sufficient (PNS) is at least ${atLeast(found.pns)}; ` +
+    `So the probability that ${subject} both necessary and sufficient (PNS) is at least ${atLeast(found.pns)}; ` +
       `necessary (PN): at least ${atLeast(found.pn)}; sufficient (PS): at least ${atLeast(found.ps)}.`,
   );
   if (selection === null && answer.exact) sentences.push(`All subsets were evaluated${bestSubset(method)}.`);
