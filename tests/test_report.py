@@ -357,7 +357,7 @@ def test_missing_input_raises_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"Pass data=\.\.\. as well"):
         nseg.report(found, tmp_path / "why.html", explainer=explain)
     for place in (tmp_path / "none" / "why.html", tmp_path):
-        with pytest.raises(InputError, match="a file in an existing, writable folder"):
+        with pytest.raises(InputError, match="a file in a folder that can be written to"):
             nseg.report(found, place)
     store.write(tmp_path, found, {})
     with pytest.raises(InputError, match="needs the graphs of its explanations"):

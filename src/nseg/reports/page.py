@@ -94,7 +94,7 @@ def writable(path: str | Path) -> Path:
     """The path, checked to be writable. Call it before long computations."""
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"path must be a file in an existing, writable folder (got {path}). Try path='why.html'.")
+        raise InputError(f"The report's path must be a file in a folder that can be written to (got {path}). Try why.html.")
     return path
 
 
