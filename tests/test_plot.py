@@ -1,4 +1,4 @@
-"""What pictures show: laws of the scene, every drawing on awkward input, and nothing of matplotlib is changed."""
+"""Pictures: laws of the scene, every drawing on awkward input, and no change of matplotlib's settings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from nseg import InputError, certify, explain_many, metrics, plot, store
 from nseg.datasets import Benchmark, load
 from nseg.errors import MissingError
 from nseg.explanation import Explanation
-from nseg.plot import colours, layout, molecules
+from nseg.plot import chemistry, colours, layout
 
 MASKS = {
     "e": {"edge_mask_type": "object"},
@@ -37,8 +37,8 @@ MASKS = {
 }
 
 
-def asked(level: str, masks: str, algorithm=None):
-    """An explainer of random weights, and the data for it."""
+def make_explainer(level: str, masks: str, algorithm=None):
+    """An explainer of a model with random weights, and data for it."""
     make, config = {"node": (lambda: two(GCNConv), NODE_CONFIG), "graph": (Molecule, GRAPH_CONFIG)}[level]
     data = graph(30, 45) if level == "node" else [graph(9, 12, seed=n) for n in range(4)]
     return explainer(seeded(make), algorithm or quick(steps=5), config, **MASKS[masks]), data
@@ -46,13 +46,13 @@ def asked(level: str, masks: str, algorithm=None):
 
 @cache
 def found(level: str, masks: str = "e") -> tuple[Explanation, ...]:
-    return tuple(explain_many(*asked(level, masks), index=[1, 3]))
+    return tuple(explain_many(*make_explainer(level, masks), index=[1, 3]))
 
 
 @cache
 def bench(level: str) -> Benchmark:
-    """The same data as a dataset with names, of which some are nasty."""
-    _, data = asked(level, "e")
+    """The same data as a dataset, with names that look like markup."""
+    _, data = make_explainer(level, "e")
     graphs = [data] if level == "node" else data
     names = ("<script>alert(1)</script>", "$x^{", "_hidden")
     return Benchmark(
@@ -122,7 +122,7 @@ def test_a_scene_shows_the_graph_within_reach_and_no_more(level: str) -> None:
 
 
 @pytest.mark.parametrize("level", ["node", "graph"])
-def test_positions_do_not_depend_on_masks_or_on_the_way_an_explanation_was_made(level: str) -> None:
+def test_positions_do_not_depend_on_masks(level: str) -> None:
     seen = set()
     for masks in MASKS:
         one = found(level, masks)[0]
@@ -135,7 +135,7 @@ def test_positions_do_not_depend_on_masks_or_on_the_way_an_explanation_was_made(
 
 
 def test_explain_many_and_explainer_give_one_scene() -> None:
-    explain, data = asked("node", "e")
+    explain, data = make_explainer("node", "e")
     alone = explain(data.x, data.edge_index, index=3)
     whole, part = plot.scene(alone), plot.scene(found("node")[1])
     assert [(n.id, n.x, n.y, n.target) for n in whole.nodes] == [(n.id, n.x, n.y, n.target) for n in part.nodes]
@@ -154,7 +154,7 @@ def test_both_directions_are_one_edge_with_the_larger_weight() -> None:
     assert edges == [(0, 1, 0.7, True), (1, 2, 0.4, False), (2, 2, 0.1, False)]
 
 
-def test_without_a_hard_mask_the_soft_one_is_cut_in_the_middle() -> None:
+def test_without_a_hard_mask_the_soft_mask_is_thresholded() -> None:
     ends = torch.tensor([[0, 1, 2], [1, 2, 3]])
     one = PyGExplanation(x=torch.ones(4, 1), edge_index=ends, edge_mask=torch.tensor([0.9, 0.5, float("nan")]))
     assert plot.scene(one).title == "graph 0"
@@ -168,7 +168,7 @@ def test_a_scene_is_plain_data() -> None:
     assert all(0 <= n.x <= 1 and 0 <= n.y <= 1 for n in shown.nodes)
 
 
-def test_names_classes_and_whether_it_is_right() -> None:
+def test_names_classes_and_correctness() -> None:
     one, known = found("node")[0], bench("node")
     shown = plot.scene(one, known)
     y = known.graphs[0].y
@@ -177,16 +177,16 @@ def test_names_classes_and_whether_it_is_right() -> None:
     target = int(one.target[one.index])
     assert (shown.target, shown.target_name, shown.label) == (target, known.class_names[target], int(y[1]))
     assert ("(correct)" in shown.title) == (target == int(y[1]))
-    assert ("(wrong, it is " in shown.title) == (target != int(y[1]))
+    assert ("(wrong, true class: " in shown.title) == (target != int(y[1]))
     own = plot.scene(one, names=[f"n{n}" for n in range(30)], classes=torch.arange(30), class_names=["first"])
     assert [n.name for n in own.nodes] == [f"n{n.id}" for n in own.nodes]
     assert [own.groups[n.group] for n in own.nodes] == ["first" if n.id == 0 else f"class {n.id}" for n in own.nodes]
     assert plot.scene(found("graph")[1], bench("graph")).nodes[0].name in bench("graph").node_names
 
 
-def test_predicted_classes_colour_nodes_only_where_they_are_right() -> None:
-    """On a computation graph that was cut out, the model's output is right for the explained node alone."""
-    explain, data = asked("node", "e")
+def test_predicted_classes_colour_nodes_only_where_they_are_valid() -> None:
+    """On a cut-out computation graph, the model's output is correct for the explained node only."""
+    explain, data = make_explainer("node", "e")
     cut, whole = plot.scene(found("node")[1]), plot.scene(explain(data.x, data.edge_index, index=3))
     assert {n.id: n.group for n in cut.nodes if n.group >= 0} == {3: cut.target}
     predicted = explain.get_prediction(data.x, data.edge_index).argmax(-1)
@@ -220,7 +220,7 @@ def test_links_mark_both_ends() -> None:
 
 
 def test_several_outputs_are_all_marked() -> None:
-    explain, data = asked("node", "e", DummyExplainer())
+    explain, data = make_explainer("node", "e", DummyExplainer())
     shown = plot.scene(explain(data.x, data.edge_index, index=torch.tensor([2, 5])))
     assert [n.id for n in shown.nodes if n.target] == [2, 5]
     assert shown.title == "2 nodes"
@@ -237,15 +237,15 @@ def test_stored_explanations_are_drawn_with_their_dataset(tmp_path) -> None:
                 plot.scene(one)
 
 
-def test_what_cannot_be_drawn_is_said() -> None:
+def test_bad_input_raises_an_error_with_a_remedy() -> None:
     one = found("graph")[1]
-    with pytest.raises(InputError, match="another one"):
+    with pytest.raises(InputError, match="has other edges"):
         plot.scene(one, Benchmark("other", "graph", [graph(40, 60, seed=n) for n in range(4)], 2, torch.arange(4)))
     with pytest.raises(InputError, match="homogeneous"):
         plot.scene(HeteroData())
     with pytest.raises(InputError, match="names must have an entry"):
         plot.scene(one, names=["a"])
-    with pytest.raises(InputError, match=r"those of \[1, 3\]"):
+    with pytest.raises(InputError, match=r"got outputs \[1, 3\]"):
         plot.compare(dict(zip("ab", found("graph"), strict=True)))
     for nothing in (lambda: plot.compare({}), lambda: plot.predictions([], bench("graph"))):
         with pytest.raises(InputError, match="got"):
@@ -254,11 +254,11 @@ def test_what_cannot_be_drawn_is_said() -> None:
         plot.molecule(one, bench("graph"))
 
 
-def test_too_many_edges_are_cut_to_the_kept_and_the_strongest() -> None:
+def test_too_many_edges_are_reduced_to_the_kept_and_the_strongest() -> None:
     data, rng = graph(400, 7000), torch.Generator().manual_seed(0)
     soft = torch.rand(data.num_edges, generator=rng)
     one = Explanation(x=data.x, edge_index=data.edge_index, edge_mask=soft, hard_edge_mask=soft < 0.01)
-    full, shown = plot.scene(one, most=10**6), plot.scene(one)
+    full, shown = plot.scene(one, max_edges=10**6), plot.scene(one)
     assert len(full.edges) > len(shown.edges) == 5000
     assert shown.left_out == len(full.edges) - 5000
 
@@ -269,7 +269,7 @@ def test_too_many_edges_are_cut_to_the_kept_and_the_strongest() -> None:
     weakest = min(e.weight for e in shown.edges if not e.kept)
     assert ends(full, (e for e in full.edges if e.weight > weakest)) <= ends(shown, shown.edges)
     at = {n.id: (n.x, n.y) for n in full.nodes}
-    few = plot.scene(one, most=20)
+    few = plot.scene(one, max_edges=20)
     assert all(at[n.id] == (n.x, n.y) for n in few.nodes)
     assert few.hidden == len(full.nodes) - len(few.nodes) > 0
     assert isinstance(plot.explanation(one), Figure)
@@ -277,7 +277,7 @@ def test_too_many_edges_are_cut_to_the_kept_and_the_strongest() -> None:
 
 
 @pytest.mark.parametrize("nodes", [100, 400])
-def test_a_crowd_of_strong_nodes_is_drawn_small(nodes: int) -> None:
+def test_many_highlighted_nodes_are_drawn_small(nodes: int) -> None:
     ends = torch.stack([torch.arange(nodes), torch.arange(nodes).roll(1)])
     one = Explanation(x=torch.ones(nodes, 1), edge_index=ends, edge_mask=torch.ones(nodes))
     (ax,) = plot.explanation(one).axes
@@ -314,7 +314,7 @@ def test_a_large_graph_is_drawn_larger_near_the_explained_node() -> None:
     assert length[151, 152] > length[150, 151] > 1.2 * max(length[0, n] for n in range(1, 150))
 
 
-def test_very_large_graphs_have_positions_soon() -> None:
+def test_very_large_graphs_get_positions() -> None:
     data = graph(3000, 9000)
     at = layout.positions(3000, data.edge_index.T.tolist(), focus=[0])
     assert len(set(at)) > 2500
@@ -364,9 +364,9 @@ def test_atoms_without_bonds_lie_beside_the_molecule() -> None:
 
 def test_molecules_that_chemistry_forbids_are_drawn_too() -> None:
     star = [(0, n) for n in range(1, 8)]
-    assert molecules.coordinates(["C"] * 8, star, [3.0] * 7) is not None
-    assert molecules.coordinates(["C", "O"], [], []) is not None
-    assert molecules.coordinates(["no element"], [], []) is None
+    assert chemistry.coordinates(["C"] * 8, star, [3.0] * 7) is not None
+    assert chemistry.coordinates(["C", "O"], [], []) is not None
+    assert chemistry.coordinates(["no element"], [], []) is None
 
 
 # --- drawings --------------------------------------------------------------------------------------------------------------
@@ -437,9 +437,9 @@ def test_axes_of_the_caller_are_drawn_on() -> None:
 
 
 def test_methods_side_by_side_are_on_one_graph() -> None:
-    """PyG's algorithms do not say what is within reach; what another method knows holds for them."""
+    """PyG's algorithms do not know which edges are reached; what another method knows holds for them."""
     ours = found("node")[1]
-    explain, data = asked("node", "e", GNNExplainer(epochs=2))
+    explain, data = make_explainer("node", "e", GNNExplainer(epochs=2))
     with torch.random.fork_rng():
         theirs = explain_many(explain, data, [3])[0]
         whole = explain(data.x, data.edge_index, index=3)
@@ -454,8 +454,8 @@ def test_methods_side_by_side_are_on_one_graph() -> None:
     assert segments[0] == len(plot.scene(ours).edges)
 
 
-def test_right_and_wrong_predictions_are_told_apart() -> None:
-    explain, data = asked("node", "e")
+def test_correct_and_wrong_predictions_are_separated() -> None:
+    explain, data = make_explainer("node", "e")
     every = explain_many(explain, data, range(12))
     titles = [ax.get_title() for ax in plot.predictions(every, bench("node"), each=2).axes]
     y = data.y
@@ -466,8 +466,8 @@ def test_right_and_wrong_predictions_are_told_apart() -> None:
     assert ["(correct)" in title for title in titles] == [True, True, False, False]
 
 
-def test_a_given_class_is_neither_right_nor_wrong() -> None:
-    _, data = asked("node", "e")
+def test_a_given_class_is_neither_correct_nor_wrong() -> None:
+    _, data = make_explainer("node", "e")
     explain = explainer(seeded(lambda: two(GCNConv)), quick(steps=3), explanation_type="phenomenon", edge_mask_type="object")
     assert plot.scene(explain_many(explain, data, [1])[0], bench("node")).label is None
 
@@ -475,7 +475,7 @@ def test_a_given_class_is_neither_right_nor_wrong() -> None:
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_worlds_have_the_probabilities_of_the_explanation(level: str, masks: str) -> None:
-    explain, data = asked(level, masks)
+    explain, data = make_explainer(level, masks)
     for one, row in zip(found(level, masks), plot.worlds_of(explain, data, found(level, masks)), strict=True):
         p = {world.event: world.probability for world in row}
         assert list(p) == (["11", "00", "01", "10"] if masks in ("ef", "attributes") else ["1", "0"])
@@ -485,18 +485,18 @@ def test_worlds_have_the_probabilities_of_the_explanation(level: str, masks: str
 
 
 def test_worlds_are_drawn_with_what_is_in_them() -> None:
-    explain, data = asked("node", "ef")
+    explain, data = make_explainer("node", "ef")
     one = found("node", "ef")[0]
     figure = plot.worlds(explain, data, one, bench("node"))
     assert [ax.get_title().split(" (")[1][:2] for ax in figure.axes] == ["11", "00", "01", "10"]
     (certificate,) = certify(explain, data, [one], law="literal")
     assert f"= {certificate.p_factual:.2f}" in figure.axes[0].get_title()
-    explain, data = asked("graph", "e")
+    explain, data = make_explainer("graph", "e")
     assert len(plot.worlds(explain, data, found("graph")[0]).axes) == 2
 
 
 def test_a_pair_kept_in_one_direction_is_in_both_worlds() -> None:
-    explain, data = asked("graph", "e")
+    explain, data = make_explainer("graph", "e")
     one = copy.copy(found("graph")[0])
     one.hard_edge_mask = torch.zeros_like(one.hard_edge_mask)
     one.hard_edge_mask[0] = 1
@@ -513,7 +513,7 @@ def test_nothing_of_matplotlib_is_changed() -> None:
     import matplotlib.pyplot as plt
 
     settings_before, backend = dict(mpl.rcParams), mpl.get_backend()
-    explain, data = asked("node", "ef")
+    explain, data = make_explainer("node", "ef")
     one = found("node", "ef")[0]
     plot.figure_svg(plot.explanation(one))
     plot.figure_svg(plot.worlds(explain, data, one))
@@ -531,9 +531,9 @@ def test_a_picture_is_the_same_each_time() -> None:
 # --- notebooks -------------------------------------------------------------------------------------------------------------
 
 
-def test_what_nseg_returns_shows_itself_and_is_still_pygs(tmp_path) -> None:
-    explain, data = asked("node", "e")
-    looped = explain_many(*asked("node", "e", DummyExplainer()), index=[3])[0]
+def test_explanations_draw_themselves_and_stay_pyg_explanations(tmp_path) -> None:
+    explain, data = make_explainer("node", "e")
+    looped = explain_many(*make_explainer("node", "e", DummyExplainer()), index=[3])[0]
     made = {
         "explain_many": found("node")[1],
         "Explainer": explain(data.x, data.edge_index, index=3),

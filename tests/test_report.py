@@ -1,4 +1,4 @@
-"""The report: what the page holds, and that nothing in it can do harm. Its looks are tested in a browser."""
+"""The report: the data in the page, and its safety. test_report_browser.py tests the page in a browser."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ import nseg
 from nseg import InputError, baselines, certify, datasets, explain_many, metrics, models, store
 from nseg.metrics import Judge
 from nseg.plot import worlds_of
-from nseg.reports.cuts import cuts
 from nseg.reports.page import HERE
+from nseg.reports.ranking import ranking_thresholds
 
 MASKS = {
     "e": {"edge_mask_type": "object"},
@@ -37,7 +37,7 @@ HARM = "</script><script>document.title='harmed'</script><img src=x onerror=aler
 
 
 def payload(path: Path) -> dict[str, Any]:
-    """What a written page holds."""
+    """The data in a written page."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL)
     assert found is not None
     return json.loads(found[1], parse_constant=lambda name: pytest.fail(name))
@@ -52,14 +52,14 @@ def small(masks: str = "e", kind: str = "undirected", **settings: Any) -> tuple[
 
 
 @pytest.mark.parametrize("masks", MASKS)
-def test_every_cut_says_what_a_judge_says_of_it(tmp_path: Path, masks: str) -> None:
+def test_every_threshold_has_the_outputs_of_the_model(tmp_path: Path, masks: str) -> None:
     explain, data, found = small(masks)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data, explainer=explain))
     judge, most = Judge(explain, data, found), 0
     (method,) = page["methods"]
     for b, instance in enumerate(page["instances"]):
         stops, soft = instance["answers"][0]["stops"], judge.masks("soft")[b]
-        levels = cuts(
+        levels = ranking_thresholds(
             torch.cat([m[judge.reached[b]] if n == 0 else m.flatten() for n, m in enumerate(soft) if m is not None])
         )
         assert len(levels) == len(stops["least"]) == len(stops["worlds"]) <= 20
@@ -73,7 +73,7 @@ def test_every_cut_says_what_a_judge_says_of_it(tmp_path: Path, masks: str) -> N
             assert stop["label"][:2] == output.argmax(-1).tolist()
             assert len(stop["p"]) == 1 + len(method["split"])
         most = max(most, len(levels))
-    assert most > 3  # there was something to cut
+    assert most > 3  # the test is not trivial
 
 
 def test_the_worlds_of_an_explanation_are_those_of_its_picture(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_worlds_of_an_explanation_are_those_of_its_picture(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["undirected", "directed", "loops", "duplicates"])
 @pytest.mark.parametrize("undirected", [False, True])
-def test_lines_hold_the_edges_between_their_ends_each_way(tmp_path: Path, kind: str, undirected: bool) -> None:
+def test_lines_hold_the_edges_between_their_ends_in_each_direction(tmp_path: Path, kind: str, undirected: bool) -> None:
     explain, data, found = small(kind=kind, undirected=undirected)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data, explainer=explain))
     for one, instance in zip(found, page["instances"], strict=True):
@@ -114,13 +114,13 @@ def test_lines_hold_the_edges_between_their_ends_each_way(tmp_path: Path, kind: 
         assert answer["of"][0] == len(ends)
 
 
-def test_lines_stay_from_the_first_cut_that_their_weight_reaches(tmp_path: Path) -> None:
+def test_lines_are_kept_from_the_first_threshold_below_their_weight(tmp_path: Path) -> None:
     _, data, found = small("ef", undirected=True)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data))
     for one, instance in zip(found, page["instances"], strict=True):
         (answer,) = instance["answers"]
         edge, node = one.edge_mask[one.reached], one.node_mask.flatten()
-        levels = torch.tensor(cuts(torch.cat([edge, node])))
+        levels = torch.tensor(ranking_thresholds(torch.cat([edge, node])))
         for cut, (size, least) in enumerate(zip(answer["stops"]["size"], levels, strict=True)):
             assert size[0] == sum(stay <= cut for stay in answer["lines"]["stay"])
             ways = one.edge_index[:, one.reached][:, edge >= least]
@@ -130,11 +130,11 @@ def test_lines_stay_from_the_first_cut_that_their_weight_reaches(tmp_path: Path)
         assert answer["stops"]["size"][-1] == answer["of"]
 
 
-def test_cuts_go_from_nothing_to_everything_and_pass_the_half() -> None:
+def test_thresholds_go_from_nothing_to_everything_and_include_one_half() -> None:
     rng = torch.Generator().manual_seed(0)
     for size in (0, 1, 5, 19, 20, 300, 5000):
         weights = torch.rand(size, generator=rng)
-        found = cuts(weights)
+        found = ranking_thresholds(weights)
         counts = [int((weights >= least).sum()) for least in found]
         assert counts[0] == 0
         assert counts[-1] == size
@@ -146,8 +146,8 @@ def test_cuts_go_from_nothing_to_everything_and_pass_the_half() -> None:
 def test_without_a_model_the_page_has_the_explanations_own_numbers(tmp_path: Path) -> None:
     explain, data, found = small()
     page = payload(nseg.report(found, tmp_path / "why.html"))
-    asked = payload(nseg.report(found, tmp_path / "asked.html", data=data, explainer=explain))
-    for one, alone, other in zip(found, page["instances"], asked["instances"], strict=True):
+    with_model = payload(nseg.report(found, tmp_path / "with_model.html", data=data, explainer=explain))
+    for one, alone, other in zip(found, page["instances"], with_model["instances"], strict=True):
         (answer,) = alone["answers"]
         assert answer["worlds"] is answer["stops"]["worlds"] is None
         assert answer["pns"] == pytest.approx(one.pns, abs=1e-4)
@@ -276,7 +276,7 @@ class _Elements(html.parser.HTMLParser):
         self.text[self.found[-1][0] if self.found else ""] = data
 
 
-def test_texts_of_the_data_cannot_become_markup(tmp_path: Path) -> None:
+def test_texts_from_data_never_become_markup(tmp_path: Path) -> None:
     _, data, found = small()
     plain = nseg.report(found, tmp_path / "plain.html", data=data)
     path = nseg.report(
@@ -298,7 +298,7 @@ def test_texts_of_the_data_cannot_become_markup(tmp_path: Path) -> None:
     assert f"{HARM}3" in held["names"]
 
 
-def test_the_page_allows_itself_nothing_but_itself(tmp_path: Path) -> None:
+def test_the_content_security_policy_allows_only_the_page_itself(tmp_path: Path) -> None:
     path = nseg.report(small()[2], tmp_path / "why.html")
     page = _Elements()
     page.feed(path.read_text())
@@ -335,16 +335,16 @@ def test_a_report_leaves_explanations_as_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda found, data: (([],), {}), "needs explanations of each method"),
-        (lambda found, data: (({},), {}), "needs explanations"),
-        (lambda found, data: (([1],), {}), "needs explanations of each method"),
-        (lambda found, data: ((found + found[:1],), {}), "must explain each output once .*3 twice"),
+        (lambda found, data: (([],), {}), "Explanation objects for each method"),
+        (lambda found, data: (({},), {}), "at least one explanation"),
+        (lambda found, data: (([1],), {}), "Explanation objects for each method"),
+        (lambda found, data: ((found + found[:1],), {}), "each output once per method .*output 3 twice"),
         (lambda found, data: ((found,), {"certificates": [1]}), "one for each explanation"),
         (lambda found, data: ((found,), {"summary": {"columns": [{"name": "a"}], "rows": [[1, 2]]}}), "a cell for each"),
-        (lambda found, data: (([Explanation(output_id=3, node_id=0, edge_id=0)],), {}), "with a mask"),
+        (lambda found, data: (([Explanation(output_id=3, node_id=0, edge_id=0)],), {}), "edge_mask or a node_mask"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_with_a_sentence(tmp_path: Path, given: Any, message: str) -> None:
+def test_bad_input_raises_an_error_with_a_remedy(tmp_path: Path, given: Any, message: str) -> None:
     _, data, found = small()
     arguments, options = given(found, data)
     with pytest.raises(InputError, match=message):
@@ -352,15 +352,15 @@ def test_what_cannot_be_shown_is_refused_with_a_sentence(tmp_path: Path, given: 
     assert not list(tmp_path.iterdir())
 
 
-def test_a_report_says_what_it_lacks(tmp_path: Path) -> None:
+def test_missing_input_raises_an_error_with_a_remedy(tmp_path: Path) -> None:
     explain, _, found = small()
-    with pytest.raises(InputError, match=r"Give data=\.\.\. as well"):
+    with pytest.raises(InputError, match=r"Pass data=\.\.\. as well"):
         nseg.report(found, tmp_path / "why.html", explainer=explain)
     for place in (tmp_path / "none" / "why.html", tmp_path):
         with pytest.raises(InputError, match="a file in a folder that can be written to"):
             nseg.report(found, place)
     store.write(tmp_path, found, {})
-    with pytest.raises(InputError, match="shown on their graphs"):
+    with pytest.raises(InputError, match="needs the graphs of its explanations"):
         nseg.report(store.read(tmp_path)[0], tmp_path / "why.html")
 
 
@@ -380,7 +380,7 @@ def test_the_bundle_is_built_from_these_sources_and_not_edited() -> None:
     assert "The Cytoscape Consortium" in (HERE / "bundle" / "page.js").read_text()[:3000]
 
 
-def test_the_pages_own_code_never_makes_markup_of_text_or_asks_a_network() -> None:
+def test_the_pages_code_never_parses_markup_and_never_uses_the_network() -> None:
     markup = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|createContextualFragment|DOMParser|srcdoc"
     network = r"\bfetch\(|XMLHttpRequest|WebSocket|sendBeacon|EventSource|import\(|eval\(|new Function"
     for path in (HERE / "web" / "src").glob("*.ts"):
@@ -388,7 +388,7 @@ def test_the_pages_own_code_never_makes_markup_of_text_or_asks_a_network() -> No
 
 
 def test_the_sources_build_to_the_bundle_and_pass_their_own_tests(tmp_path: Path) -> None:
-    """Where npm and its packages are to be had; the test above holds everywhere."""
+    """Needs npm and its packages; the test of the hashes needs neither."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         pytest.skip("npm is not installed; that the bundle is of these sources is tested by its hash")

@@ -44,7 +44,7 @@ def payload(path: Path) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def node_page(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two methods on some nodes, with names that would do harm if they could."""
+    """Two methods on some nodes, with names that try to inject scripts."""
     data = graph()
     explain = explainer(seeded(NODE_MODELS["gcn"]), quick(steps=20), edge_mask_type="object", node_mask_type="object")
     found = explain_many(explain, data, range(8))
@@ -105,7 +105,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
-    """Opens a file; at the end nothing may have gone wrong: no message, no error, no request, no dialog."""
+    """Opens a file, and fails at the end after any console message, error, request or dialog."""
     opened: list[Opened] = []
 
     def go(path: Path, hash_: str = "", **options: Any) -> Any:
@@ -162,17 +162,17 @@ def test_the_list_is_searched_filtered_and_sorted(open_page: Callable[..., Any],
     target = instances[0]["target"]
     page.get_by_label("Class").select_option(str(target))
     assert shown(page) == [one["id"] for one in instances if one["target"] == target]
-    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("button", name="Reset filters").click()
     assert len(shown(page)) == 8
-    page.get_by_label("Model is").select_option("wrong")
+    page.get_by_label("Prediction", exact=True).select_option("wrong")
     assert shown(page) == [one["id"] for one in instances if one["predicted"] != one["label"]]
     assert re.match(r"\d of 8 instances", page.get_by_role("status").inner_text())
-    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("button", name="Reset filters").click()
     pns = {one["id"]: one["answers"][0]["pns"] for one in instances}
     middle = sorted(pns.values())[4]
     page.get_by_label("PNS from").fill(str(middle))
     assert set(shown(page)) == {n for n, value in pns.items() if value >= middle}
-    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("button", name="Reset filters").click()
     listed = page.locator(".list tbody td:nth-child(4)").all_inner_texts()
     assert all(0 <= value - float(text) < 1e-3 for value, text in zip(pns.values(), listed, strict=True))  # a lower bound
     header = page.get_by_role("table", name="Instances").get_by_role("columnheader", name="PNS")
@@ -181,7 +181,7 @@ def test_the_list_is_searched_filtered_and_sorted(open_page: Callable[..., Any],
     assert [pns[n] for n in shown(page)] == sorted(pns.values(), reverse=True)
     header.get_by_role("button").click()
     assert [pns[n] for n in shown(page)] == sorted(pns.values())
-    page.get_by_label("Numbers of").select_option("1")
+    page.get_by_label("Method", exact=True).select_option("1")
     other = {one["id"]: one["answers"][1]["pns"] for one in instances}
     assert [other[n] for n in shown(page)] == sorted(other.values())
 
@@ -206,7 +206,7 @@ def test_the_summary_has_the_papers_values_and_is_sorted(open_page: Callable[...
     assert [head.get_attribute("aria-sort") for head in table.locator("thead th").all()] == ["descending", "none"]
 
 
-def test_the_slider_says_what_stays_and_what_the_model_says_then(open_page: Callable[..., Any], node_page: Path) -> None:
+def test_the_slider_shows_what_is_kept_and_the_outputs_of_the_model(open_page: Callable[..., Any], node_page: Path) -> None:
     page = open_page(node_page, "#instance=3")
     answer = next(one for one in payload(node_page)["instances"] if one["id"] == 3)["answers"][0]
     panel, stops = page.get_by_role("region", name="ours", exact=True), answer["stops"]
@@ -215,7 +215,7 @@ def test_the_slider_says_what_stays_and_what_the_model_says_then(open_page: Call
     for key, stop in (("End", len(stops["least"]) - 1), ("Home", 0), ("ArrowRight", 1)):
         slider.press(key)
         assert panel.get_by_role("radio").last.is_checked()
-        assert f"{stops['size'][stop][0]} of {answer['of'][0]} edge" in panel.locator(".stands").inner_text()
+        assert f"{stops['size'][stop][0]} of {answer['of'][0]} edge" in panel.locator(".kept-size").inner_text()
         assert f"{stops['size'][stop][0]} of" in (slider.get_attribute("aria-valuetext") or "")
         assert panel.locator(".kept-list").first.locator("li").count() == stops["size"][stop][0]
         p = panel.locator(".worlds tbody td:nth-child(2)").all_inner_texts()
@@ -223,7 +223,7 @@ def test_the_slider_says_what_stays_and_what_the_model_says_then(open_page: Call
     panel.get_by_role("radio").first.check()
     assert panel.locator(".kept-list").first.locator("li").count() == answer["size"][0]
     assert f"{answer['pns']:.3f}"[:4] in panel.locator(".certificate").inner_text()
-    live = panel.locator(".stands").get_attribute("aria-live")
+    live = panel.locator(".kept-size").get_attribute("aria-live")
     assert live == "polite"
 
 
@@ -324,7 +324,7 @@ def test_colours_follow_the_system_until_the_reader_chooses(open_page: Callable[
     assert page.evaluate(luminance) < 150
 
 
-def test_paper_is_light_and_has_the_drawing_but_no_controls(open_page: Callable[..., Any], node_page: Path) -> None:
+def test_printing_uses_light_colours_and_has_no_controls(open_page: Callable[..., Any], node_page: Path) -> None:
     page = open_page(node_page, "#instance=3", color_scheme="dark")
     assert page.pdf()[:5] == b"%PDF-"
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"  # as before
@@ -333,7 +333,7 @@ def test_paper_is_light_and_has_the_drawing_but_no_controls(open_page: Callable[
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     assert page.locator(".on-paper").count() == 2
     assert page.locator(".on-paper").first.is_visible()
-    for hidden in ("form", ".cut", ".zoom", ".list", "header nav"):
+    for hidden in ("form", ".threshold", ".zoom", ".list", "header nav"):
         assert not page.locator(hidden).first.is_visible(), hidden
     assert page.locator("details:not([open])").count() == 0
     page.evaluate("dispatchEvent(new Event('afterprint'))")
@@ -359,7 +359,7 @@ def test_everything_has_a_name_and_is_reached_by_keys(open_page: Callable[..., A
     page = open_page(node_page)
     assert page.evaluate(NAMELESS) == []
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.textContent") == "Skip the list"
+    assert page.evaluate("document.activeElement.textContent") == "Skip to content"
     outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
     assert outline == "solid"
     page.keyboard.press("Enter")
@@ -382,7 +382,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(open_page: Callable[..., An
     assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
 
 
-def test_400_instances_are_no_burden(open_page: Callable[..., Any], large_page: Path) -> None:
+def test_400_instances_are_fast(open_page: Callable[..., Any], large_page: Path) -> None:
     page = open_page(large_page)
     assert len(shown(page)) == 400
     ready = page.evaluate("performance.getEntriesByType('navigation')[0].domContentLoadedEventEnd")
@@ -393,7 +393,7 @@ def test_400_instances_are_no_burden(open_page: Callable[..., Any], large_page: 
     assert shown(page) == [39, *range(390, 400)]
     sorted_ = """() => { const began = performance.now();
         document.querySelectorAll('.list .sort')[3].click(); return performance.now() - began; }"""
-    page.get_by_role("button", name="Show all").click()
+    page.get_by_role("button", name="Reset filters").click()
     assert page.evaluate(sorted_) < 1000
     opened = """() => new Promise(done => { const began = performance.now(); location.hash = '#instance=321';
         addEventListener('hashchange', () => requestAnimationFrame(() => done(performance.now() - began))); })"""

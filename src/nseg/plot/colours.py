@@ -1,4 +1,4 @@
-"""Colours that people with any kind of colour vision tell apart (Okabe and Ito, 2008)."""
+"""Colours that people with any kind of colour vision can tell apart (Okabe and Ito, 2008)."""
 
 from __future__ import annotations
 
@@ -6,28 +6,44 @@ from collections import Counter
 from collections.abc import Sequence
 
 KEPT = "#0072B2"
+"""Kept edges."""
+
 BAND = "#9CCBE8"
+"""Band behind the kept bonds of a molecule."""
+
 FAINT = "#C9CDD2"
+"""Edges that are not kept."""
+
 TRUTH = "#F0C808"
+"""Ground truth."""
+
 INK = "#1F2328"
+"""Outlines and text."""
+
 QUIET = "#6B7280"
-PLAIN = "#8A929B"
+"""Secondary text."""
+
+NEUTRAL = "#8A929B"
+"""Nodes without a group colour."""
 
 PALETTE = ("#E69F00", "#56B4E9", "#009E73", "#F0E442", "#D55E00", "#CC79A7", "#882255", "#44AA99", "#332288", "#999933")
-"""For groups; the blue of Okabe and Ito is that of what is kept. The last four are Tol's, for those who have many."""
+"""Group colours: Okabe and Ito's without their blue, which marks kept edges; the last four are Paul Tol's."""
 
 ATOMS = {"N": "#0072B2", "O": "#D55E00", "S": "#8A6A00", "P": "#B86E00"} | dict.fromkeys(("F", "Cl", "Br", "I"), "#00795A")
-"""As chemists have them, or near; atoms that are not here are black."""
+"""Atom colours close to the chemical convention; atoms that are not listed are black."""
 
 
-def of_groups(groups: Sequence[int]) -> dict[int, str]:
-    """A colour for each group that is present: its own where the palette is enough, else the most frequent have one.
+def group_colours(groups: Sequence[int]) -> dict[int, str]:
+    """Colour of each group that occurs.
 
-    >>> of_groups([1, 1, 0, -1])
+    Group ``n`` has colour ``n`` of the palette. If there are more groups than colours, the most frequent groups get a
+    colour and the others are neutral. Negative groups have no colour.
+
+    >>> group_colours([1, 1, 0, -1])
     {0: '#E69F00', 1: '#56B4E9'}
     """
-    number = Counter(group for group in groups if group >= 0)
-    if not number or max(number) < len(PALETTE):
-        return {group: PALETTE[group] for group in sorted(number)}
-    common = sorted(number, key=lambda group: (-number[group], group))
-    return {group: PALETTE[place] if place < len(PALETTE) else PLAIN for place, group in enumerate(common)}
+    count = Counter(group for group in groups if group >= 0)
+    if not count or max(count) < len(PALETTE):
+        return {group: PALETTE[group] for group in sorted(count)}
+    by_frequency = sorted(count, key=lambda group: (-count[group], group))
+    return {group: PALETTE[rank] if rank < len(PALETTE) else NEUTRAL for rank, group in enumerate(by_frequency)}

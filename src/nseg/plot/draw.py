@@ -1,4 +1,4 @@
-"""A scene as ink, by matplotlib: figures are objects, and no setting of matplotlib is changed."""
+"""Draws one scene with matplotlib. Figures are plain objects and no matplotlib setting is changed."""
 
 from __future__ import annotations
 
@@ -10,40 +10,37 @@ from typing import Any
 
 from nseg.errors import MissingError
 from nseg.plot import colours
-from nseg.plot.scene import Edge, Node, Scene, bond_length
+from nseg.plot.scene import Edge, Node, Scene, typical_edge_length
 
-LONGEST = 32
-"""Characters of a name that are drawn."""
+MAX_NAME = 32
+"""Maximum number of characters of a drawn name."""
 
-LONGEST_TITLE = 80
+MAX_NAMED_NODES = 40
+"""Up to this number of nodes, all names are drawn; above it, only those of highlighted nodes."""
 
-NAMED = 40
-"""Nodes up to which all names are drawn; beyond it only those of what is kept."""
-
-CROWD = 150
-"""Strong nodes from which on they are drawn small: else they would hide the edges between them."""
-
-BELOW = 10
-"""Points between a picture and the words below it: room for the name of its lowest node."""
+MAX_LARGE_NODES = 150
+"""Above this number of highlighted nodes, they are drawn small so that the edges between them stay visible."""
 
 MARGIN = 0.06
 DASHES = (0, (4, 3))
 
-Paint = dict[int, str]
+GroupColours = dict[int, str]
 """The colour of each group."""
 
 
 def matplotlib() -> Any:
-    """The library, or a sentence that says how to get it."""
+    """The matplotlib module, or an error that says how to install it."""
     try:
         import matplotlib
     except ImportError as error:
-        raise MissingError('Pictures need matplotlib (it is not installed). Get it: pip install "nseg[plot]".') from error
+        raise MissingError(
+            'Pictures need matplotlib (it is not installed). Install it: pip install "nseg[plot]".'
+        ) from error
     return matplotlib
 
 
 def figure(width: float, height: float) -> Any:
-    """An empty figure that no window and no global list knows of."""
+    """An empty figure, unknown to pyplot: it opens no window and needs no closing."""
     matplotlib()
     from matplotlib.figure import Figure
 
@@ -51,7 +48,7 @@ def figure(width: float, height: float) -> Any:
 
 
 def figure_svg(drawn: Any) -> str:
-    """A figure as SVG, the same each time, in which words are text (escaped) and not outlines."""
+    """A figure as SVG, identical each time, with words as escaped text instead of outlines."""
     page = io.StringIO()
     with matplotlib().rc_context({"svg.hashsalt": "nseg", "svg.fonttype": "none"}):
         drawn.savefig(page, format="svg", metadata={"Date": None})
@@ -59,117 +56,112 @@ def figure_svg(drawn: Any) -> str:
     return text[text.index("<svg") :]
 
 
-def plain(name: str, longest: int = LONGEST) -> str:
-    """A name as one short line without characters that cannot be drawn.
+def single_line(text: str, max_length: int = MAX_NAME) -> str:
+    """A text as one short line of printable characters.
 
-    >>> plain("two" + chr(10) + "lines")
+    >>> single_line("two" + chr(10) + "lines")
     'two lines'
     """
-    line = " ".join("".join(c if c.isprintable() else " " for c in name).split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= max_length else line[: max_length - 1] + "…"
 
 
-def box(shown: Scene) -> tuple[float, float, float, float]:
-    """Left, right, bottom and top of a scene with its margins."""
+def bounding_box(shown: Scene) -> tuple[float, float, float, float]:
+    """Left, right, bottom and top of a scene, with margins."""
     x, y = [n.x for n in shown.nodes] or [0.5], [n.y for n in shown.nodes] or [0.5]
     return min(x) - MARGIN, max(x) + MARGIN, min(y) - MARGIN, max(y) + MARGIN
 
 
-def proportion(scenes: Sequence[Scene]) -> float:
-    """Height over width of the page that scenes need."""
-    needed = [(top - bottom) / (right - left) for left, right, bottom, top in map(box, scenes)]
+def aspect_ratio(scenes: Sequence[Scene]) -> float:
+    """Height over width of the axes that all scenes fit into."""
+    needed = [(top - bottom) / (right - left) for left, right, bottom, top in map(bounding_box, scenes)]
     return min(max(*needed, 0.4), 1.1)
 
 
-# --- one scene -----------------------------------------------------------------------------------------------------------
-
-
-def draw(ax: Any, shown: Scene, paint: Paint | None = None, *, truth: bool = False) -> None:
-    """Draw a scene on matplotlib axes: kept strong, the rest faint, the target ringed.
+def draw(ax: Any, shown: Scene, group_colours: GroupColours | None = None, *, truth: bool = False) -> None:
+    """Draw a scene on matplotlib axes: the kept part strong, the rest faint, the target with a ring.
 
     Args:
-        ax: the axes; their own frame is hidden.
-        shown: what to draw.
-        paint: the colours of the groups; those of this scene if None.
-        truth: whether ground truth is marked.
+        ax: the axes; their frame is hidden.
+        shown: the scene to draw.
+        group_colours: colours of the groups; None for those of this scene.
+        truth: whether to mark the ground truth.
     """
-    left, right, bottom, top = box(shown)
+    left, right, bottom, top = bounding_box(shown)
     ax.set_axis_off()
     ax.set_aspect("equal")
     ax.set_xlim(left, right)
     ax.set_ylim(bottom, top)
-    pen = _Pen(ax, shown, paint or colours.of_groups([n.group for n in shown.nodes]))
+    drawer = _SceneDrawer(ax, shown, group_colours or colours.group_colours([n.group for n in shown.nodes]))
     if truth:
-        pen.lines([e for e in shown.edges if e.truth], pen.band + 7, colours.TRUTH, 1)
-    pen.molecule() if shown.molecule else pen.graph()
+        drawer.draw_lines([e for e in shown.edges if e.truth], drawer.kept_width + 7, colours.TRUTH, 1)
+    drawer.draw_molecule() if shown.molecule else drawer.draw_graph()
 
 
-def strong(shown: Scene) -> list[bool]:
-    """Whether each node is drawn strong: it is kept, or where nodes are not masked, a kept edge is at it."""
-    at_kept = {n for edge in shown.edges if edge.kept for n in (edge.source, edge.end)}
-    return [n in at_kept if node.kept is None else node.kept for n, node in enumerate(shown.nodes)]
+def highlighted_nodes(shown: Scene) -> list[bool]:
+    """Whether each node is highlighted: it is kept or, if nodes are not masked, it ends a kept edge."""
+    at_kept_edge = {n for edge in shown.edges if edge.kept for n in (edge.source, edge.end)}
+    return [n in at_kept_edge if node.kept is None else node.kept for n, node in enumerate(shown.nodes)]
 
 
 @dataclass(frozen=True)
-class _Pen:
-    """Draws one scene on axes; lengths are in points unless they are those of the scene."""
+class _SceneDrawer:
+    """Draws one scene on axes. Lengths are in points, except positions, which are in units of the scene."""
 
     ax: Any
     shown: Scene
-    paint: Paint
+    group_colours: GroupColours
 
     @property
-    def unit(self) -> float:
+    def points_per_unit(self) -> float:
         """Points per unit of the scene."""
         page, place = self.ax.figure, self.ax.get_position()
-        left, right, bottom, top = box(self.shown)
-        wide, high = place.width * page.get_figwidth(), place.height * page.get_figheight()
-        return float(72 * min(wide / (right - left), high / (top - bottom)))
+        left, right, bottom, top = bounding_box(self.shown)
+        width, height = place.width * page.get_figwidth(), place.height * page.get_figheight()
+        return float(72 * min(width / (right - left), height / (top - bottom)))
 
     @property
-    def radius(self) -> float:
-        """Of a node, so that neighbours rarely touch."""
-        return min(max(self.unit / (6 * math.sqrt(len(self.shown.nodes) or 1)), 2.0), 9.0)
+    def node_radius(self) -> float:
+        """Radius of a node, small enough that neighbours rarely touch."""
+        return min(max(self.points_per_unit / (6 * math.sqrt(len(self.shown.nodes) or 1)), 2.0), 9.0)
 
     @property
-    def bond(self) -> float:
-        """Length of a usual bond."""
-        return self.unit * (bond_length(self.shown) or 0.1)
+    def bond_length(self) -> float:
+        """Length of a typical edge."""
+        return self.points_per_unit * (typical_edge_length(self.shown) or 0.1)
 
     @property
-    def band(self) -> float:
-        """Width of a kept edge."""
+    def kept_width(self) -> float:
+        """Line width of a kept edge."""
         if self.shown.molecule:
-            return min(max(0.4 * self.bond, 3.0), 13.0)
+            return min(max(0.4 * self.bond_length, 3.0), 13.0)
         return 3.2 if len(self.shown.edges) <= 80 else 2.2
 
-    def lines(self, edges: Sequence[Edge], width: float, colour: str, level: float) -> None:
-        """Edges as lines, a self-loop as a small circle."""
-        ends = [[(n.x, n.y) for n in self._ends(e)] for e in edges if e.source != e.end]
-        size = 1.6 * self.radius / self.unit
+    def draw_lines(self, edges: Sequence[Edge], width: float, colour: str, zorder: float) -> None:
+        """Draw edges as lines and self-loops as small circles."""
+        paths = [[(n.x, n.y) for n in self._ends(e)] for e in edges if e.source != e.end]
+        radius = 1.6 * self.node_radius / self.points_per_unit
         for node in (self.shown.nodes[e.source] for e in edges if e.source == e.end):
-            turns = [t * math.pi / 12 for t in range(25)]
-            ends.append([(node.x + size * math.sin(t), node.y + size * (1 - math.cos(t))) for t in turns])
-        self._segments(ends, width, colour, level)
+            angles = [t * math.pi / 12 for t in range(25)]
+            paths.append([(node.x + radius * math.sin(t), node.y + radius * (1 - math.cos(t))) for t in angles])
+        self._draw_paths(paths, width, colour, zorder)
 
-    def _segments(self, paths: Sequence[Any], width: float, colour: Any, level: float) -> None:
+    def _draw_paths(self, paths: Sequence[Any], width: float, colour: Any, zorder: float) -> None:
         from matplotlib.collections import LineCollection
 
-        self.ax.add_collection(LineCollection(paths, linewidths=width, colors=colour, capstyle="round", zorder=level))
+        self.ax.add_collection(LineCollection(paths, linewidths=width, colors=colour, capstyle="round", zorder=zorder))
 
-    def dots(self, nodes: Sequence[Node], radius: float, level: float, **how: Any) -> None:
-        """Nodes as circles."""
-        at = [n.x for n in nodes], [n.y for n in nodes]
-        self.ax.scatter(*at, s=(2 * radius) ** 2, zorder=level, **how)
+    def _draw_dots(self, nodes: Sequence[Node], radius: float, zorder: float, **style: Any) -> None:
+        self.ax.scatter([n.x for n in nodes], [n.y for n in nodes], s=(2 * radius) ** 2, zorder=zorder, **style)
 
-    def word(self, node: Node, word: str, size: float, colour: str, below: float = 0.0, **how: Any) -> None:
-        """A word at a node, or below it."""
+    def _draw_text(self, node: Node, text: str, size: float, colour: str, below: float = 0.0, **style: Any) -> None:
+        """Write a text on a node, or ``below`` points under it."""
         from matplotlib.patheffects import withStroke
 
-        if below:  # it may lie on edges; outlines are no good for the small letters of atoms
-            how["path_effects"] = [withStroke(linewidth=2, foreground="white", alpha=0.9)]
+        if below:  # The text may cover edges. Atom symbols get no outline: it would blur their small letters.
+            style["path_effects"] = [withStroke(linewidth=2, foreground="white", alpha=0.9)]
         self.ax.annotate(
-            word,
+            text,
             (node.x, node.y),
             xytext=(0, -below),
             textcoords="offset points",
@@ -180,7 +172,7 @@ class _Pen:
             zorder=8,
             parse_math=False,
             annotation_clip=False,
-            **how,
+            **style,
         )
 
     def _ends(self, edge: Edge) -> tuple[Node, Node]:
@@ -188,153 +180,89 @@ class _Pen:
 
     # --- any graph ---------------------------------------------------------------------------------------------------------
 
-    def graph(self) -> None:
-        shown, bold = self.shown, strong(self.shown)
-        rest = [e for e in shown.edges if not e.kept]
-        self.lines(rest, 0.5 if len(rest) > 400 else 1.0, colours.FAINT, 2)
-        self.lines([e for e in shown.edges if e.kept], self.band, colours.KEPT, 4)
-        pale = [n for n, b in zip(shown.nodes, bold, strict=True) if not b and not n.target]
-        hue = [self._colour(n, 0.45) for n in pale]
-        level = 4.5 if any(n.kept is not None for n in shown.nodes) else 3  # kept edges may end at nodes that are not kept
-        self.dots(pale, 0.75 * self.radius, level, c=hue, edgecolors="white", linewidths=0.5)
-        full, ring = max(self.radius, 4.0), 1.25 * max(self.radius, 4.0) + 4
-        black: dict[str, Any] = {"edgecolors": colours.INK}
-        nodes = [n for n, b in zip(shown.nodes, bold, strict=True) if b and not n.target]
-        size, line = (full, 1.2) if len(nodes) <= CROWD else (2.0, 0.3)
-        self.dots(nodes, size, 5, c=[self._colour(n) for n in nodes], linewidths=line, **black)
-        targets = [n for n in shown.nodes if n.target]
-        if shown.level == "edge":
-            self.ax.plot([n.x for n in targets], [n.y for n in targets], color=colours.INK, linestyle=DASHES, zorder=4.2)
-        self.dots(targets, ring, 6, facecolors="white", linewidths=2.2, **black)
-        hue = [self._colour(n, 1.0 if n.kept is not False else 0.45) for n in targets]
-        self.dots(targets, 1.25 * full, 7, c=hue, linewidths=1.2, **black)
-        few = len(shown.nodes) <= NAMED
-        for node, is_bold in zip(shown.nodes, bold, strict=True):
-            name = plain(node.name) or (str(node.id) if node.target else "")
-            if name and (is_bold or node.target or few):
-                size = 8.0 if few or node.target else 6.5
-                below = (ring if node.target else full) + 1.5
-                self.word(node, name, size, colours.INK if is_bold or node.target else colours.QUIET, below)
+    def draw_graph(self) -> None:
+        """Draw edges as lines and nodes as dots with their names."""
+        shown, highlighted = self.shown, highlighted_nodes(self.shown)
+        other_edges = [e for e in shown.edges if not e.kept]
+        self.draw_lines(other_edges, 0.5 if len(other_edges) > 400 else 1.0, colours.FAINT, 2)
+        self.draw_lines([e for e in shown.edges if e.kept], self.kept_width, colours.KEPT, 4)
+        faint = [n for n, strong in zip(shown.nodes, highlighted, strict=True) if not strong and not n.target]
+        # With masked nodes, a kept edge may end at a node that is not kept: that node must lie above the edge.
+        zorder = 4.5 if any(n.kept is not None for n in shown.nodes) else 3
+        face = [self._node_colour(n, 0.45) for n in faint]
+        self._draw_dots(faint, 0.75 * self.node_radius, zorder, c=face, edgecolors="white", linewidths=0.5)
+        radius = max(self.node_radius, 4.0)
+        nodes = [n for n, strong in zip(shown.nodes, highlighted, strict=True) if strong and not n.target]
+        size, outline = (radius, 1.2) if len(nodes) <= MAX_LARGE_NODES else (2.0, 0.3)
+        face = [self._node_colour(n) for n in nodes]
+        self._draw_dots(nodes, size, 5, c=face, linewidths=outline, edgecolors=colours.INK)
+        ring = 1.25 * radius + 4
+        self._draw_targets(1.25 * radius, ring)
+        self._draw_names(highlighted, radius, ring)
 
-    def _colour(self, node: Node, share: float = 1.0) -> tuple[float, ...]:
-        """The colour of a node's group; paler, but of the same hue, for a smaller share."""
+    def _draw_targets(self, radius: float, ring: float) -> None:
+        """Draw the explained nodes with a ring, and a dashed line between the ends of an explained link."""
+        targets = [n for n in self.shown.nodes if n.target]
+        if self.shown.level == "edge":
+            self.ax.plot([n.x for n in targets], [n.y for n in targets], color=colours.INK, linestyle=DASHES, zorder=4.2)
+        self._draw_dots(targets, ring, 6, facecolors="white", linewidths=2.2, edgecolors=colours.INK)
+        face = [self._node_colour(n, 1.0 if n.kept is not False else 0.45) for n in targets]
+        self._draw_dots(targets, radius, 7, c=face, linewidths=1.2, edgecolors=colours.INK)
+
+    def _draw_names(self, highlighted: list[bool], radius: float, ring: float) -> None:
+        few = len(self.shown.nodes) <= MAX_NAMED_NODES
+        for node, strong in zip(self.shown.nodes, highlighted, strict=True):
+            name = single_line(node.name) or (str(node.id) if node.target else "")
+            if name and (strong or node.target or few):
+                size = 8.0 if few or node.target else 6.5
+                below = (ring if node.target else radius) + 1.5
+                self._draw_text(node, name, size, colours.INK if strong or node.target else colours.QUIET, below)
+
+    def _node_colour(self, node: Node, saturation: float = 1.0) -> tuple[float, ...]:
+        """Colour of a node's group, mixed with white for a saturation below 1."""
         from matplotlib.colors import to_rgb
 
-        return tuple(1 - share * (1 - c) for c in to_rgb(self.paint.get(node.group, colours.PLAIN)))
+        return tuple(1 - saturation * (1 - c) for c in to_rgb(self.group_colours.get(node.group, colours.NEUTRAL)))
 
     # --- molecules -------------------------------------------------------------------------------------------------------
 
-    def molecule(self) -> None:
-        """Bonds as a chemist draws them; what is kept lies on a band of colour."""
-        shown, bold, bond = self.shown, strong(self.shown), self.bond
-        self.lines([e for e in shown.edges if e.kept], self.band, colours.BAND, 2)
-        marked = [n for n in shown.nodes if n.kept]
-        self.dots(marked, 0.78 * self.band, 2.5, c=colours.BAND, edgecolors=colours.KEPT, linewidths=1.2)
+    def draw_molecule(self) -> None:
+        """Draw bonds and atom symbols as chemists do, with a band of colour behind the kept part."""
+        shown, highlighted, bond = self.shown, highlighted_nodes(self.shown), self.bond_length
+        self.draw_lines([e for e in shown.edges if e.kept], self.kept_width, colours.BAND, 2)
+        kept = [n for n in shown.nodes if n.kept]
+        self._draw_dots(kept, 0.78 * self.kept_width, 2.5, c=colours.BAND, edgecolors=colours.KEPT, linewidths=1.2)
         bound = {n for edge in shown.edges for n in (edge.source, edge.end)}
-        named = [node.name != "C" or n not in bound for n, node in enumerate(shown.nodes)]
+        has_symbol = [node.name != "C" or n not in bound for n, node in enumerate(shown.nodes)]
         strokes = [
-            (stroke, colours.PLAIN if e.kept is False else colours.INK)
+            (stroke, colours.NEUTRAL if e.kept is False else colours.INK)
             for e in shown.edges
-            for stroke in _strokes(*self._ends(e), e.order, named[e.source], named[e.end])
+            for stroke in _bond_strokes(*self._ends(e), e.order, has_symbol[e.source], has_symbol[e.end])
         ]
-        self._segments([s for s, _ in strokes], min(max(0.05 * bond, 0.5), 1.5), [colour for _, colour in strokes], 3)
+        self._draw_paths([s for s, _ in strokes], min(max(0.05 * bond, 0.5), 1.5), [colour for _, colour in strokes], 3)
         size = min(max(0.36 * bond, 4.0), 11.0)
-        for node, is_bold, has_name in zip(shown.nodes, bold, named, strict=True):
-            if has_name:
-                quiet = node.name == "H" and not is_bold
-                colour = colours.QUIET if quiet else colours.ATOMS.get(node.name, colours.INK)
-                weight = "bold" if is_bold else "normal"
-                self.word(node, _symbol(node), 0.8 * size if node.name == "H" else size, colour, fontweight=weight)
+        for node, strong, symbol in zip(shown.nodes, highlighted, has_symbol, strict=True):
+            if symbol:
+                faint = node.name == "H" and not strong
+                colour = colours.QUIET if faint else colours.ATOMS.get(node.name, colours.INK)
+                weight = "bold" if strong else "normal"
+                self._draw_text(node, _symbol(node), 0.8 * size if node.name == "H" else size, colour, fontweight=weight)
 
 
 def _symbol(node: Node) -> str:
-    """An atom with the hydrogens that are not drawn, such as NH₂."""
+    """Symbol of an atom with its hydrogen atoms that are not drawn, such as NH₂."""
     number = "" if node.hydrogens == 1 else "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(node.hydrogens))
-    return plain(node.name) + (f"H{number}" if node.hydrogens else "")
+    return single_line(node.name) + (f"H{number}" if node.hydrogens else "")
 
 
-def _strokes(
-    a: Node, b: Node, order: float, a_named: bool, b_named: bool
+def _bond_strokes(
+    a: Node, b: Node, order: float, a_symbol: bool, b_symbol: bool
 ) -> list[tuple[tuple[float, float], tuple[float, float]]]:
-    """A bond as one, two or three parallel lines that end before the symbols of its atoms."""
+    """One, two or three parallel lines of a bond, shortened where an atom shows its symbol."""
     x, y = b.x - a.x, b.y - a.y
-    first, last = 0.24 * a_named, 1 - 0.24 * b_named
+    first, last = 0.24 * a_symbol, 1 - 0.24 * b_symbol
     shifts = {2: (-0.075, 0.075), 3: (-0.13, 0.0, 0.13)}.get(round(order), (0.0,))
     return [
         ((a.x + first * x - s * y, a.y + first * y + s * x), (a.x + last * x - s * y, a.y + last * y + s * x))
         for s in shifts
     ]
-
-
-# --- words around it -----------------------------------------------------------------------------------------------------
-
-
-def legend(
-    page: Any,
-    scenes: Sequence[Scene],
-    paint: Paint,
-    *,
-    truth: bool = False,
-    words: tuple[str, str] = ("kept {}", "other {}"),
-    **where: Any,
-) -> None:
-    """What colours, rings and strong lines stand for.
-
-    Args:
-        page: axes or a figure.
-        scenes: what is drawn there.
-        paint: the colours of the groups.
-        truth: whether ground truth is marked.
-        words: for what is drawn strong and what is not.
-        **where: as matplotlib's ``legend`` takes it.
-    """
-    entries = _entries(scenes, paint, truth, words)
-    if not entries:
-        return
-    columns = min(len(entries), int(where.pop("ncols", 4)))
-    shapes, blank = [shape for _, shape in entries], ["."] * len(entries)  # a name that begins with _ would be left out
-    made = page.legend(shapes, blank, frameon=False, fontsize=8.5, ncols=columns, **where)
-    for text, (name, _) in zip(made.get_texts(), entries, strict=True):
-        text.set_parse_math(False)
-        text.set_text(name)
-
-
-def legend_below(ax: Any, scenes: Sequence[Scene], paint: Paint, *, truth: bool = False) -> None:
-    """The legend of axes that others have made, below two lines of text."""
-    from matplotlib.transforms import ScaledTranslation
-
-    lower = ax.transAxes + ScaledTranslation(0, -(BELOW + 28) / 72, ax.figure.dpi_scale_trans)
-    legend(ax, scenes, paint, truth=truth, loc="upper center", bbox_to_anchor=(0.5, 0), bbox_transform=lower, ncols=3)
-
-
-def _entries(scenes: Sequence[Scene], paint: Paint, truth: bool, words: tuple[str, str]) -> list[tuple[str, Any]]:
-    from matplotlib.lines import Line2D
-
-    def dot(face: str, edge: str = colours.INK, width: float = 1.2) -> Any:
-        how: dict[str, Any] = {"markerfacecolor": face, "markeredgecolor": edge, "markeredgewidth": width}
-        return Line2D([], [], marker="o", linestyle="", markersize=9, **how)
-
-    nodes, edges = [n for s in scenes for n in s.nodes], [e for s in scenes for e in s.edges]
-    atoms = any(s.molecule for s in scenes)
-    node, edge = ("atom", "bond") if atoms else ("node", "edge")
-    entries: list[tuple[str, Any]] = []
-    if not atoms:
-        entries += [
-            (plain(scenes[0].groups[group]), dot(colour)) for group, colour in paint.items() if colour != colours.PLAIN
-        ]
-    if any(n.target for n in nodes):
-        link = Line2D([], [], color=colours.INK, linestyle=DASHES)
-        entries.append(
-            ("explained link", link) if scenes[0].level == "edge" else ("explained node", dot("white", width=2.4))
-        )
-    if any(n.kept is not None for n in nodes):
-        face, rim = (colours.BAND, colours.KEPT) if atoms else (colours.PLAIN, colours.INK)
-        entries.append((words[0].format(node), dot(face, rim)))
-        entries += [] if atoms else [(words[1].format(node), dot(colours.FAINT, "white"))]
-    if any(e.kept is not None for e in edges):
-        band = (colours.BAND, 8.0) if atoms else (colours.KEPT, 3.2)
-        for word, (colour, width) in zip(words, (band, (colours.PLAIN if atoms else colours.FAINT, 1.2)), strict=True):
-            entries.append((word.format(edge), Line2D([], [], color=colour, linewidth=width)))
-    if truth and any(e.truth for e in edges):
-        entries.append(("ground truth", Line2D([], [], color=colours.TRUTH, linewidth=8)))
-    return entries

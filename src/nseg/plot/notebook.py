@@ -1,4 +1,4 @@
-"""An explanation in a notebook: the picture, or its numbers as a table where there can be none."""
+"""HTML of an explanation for notebooks: a picture, or a table of its numbers if it cannot be drawn."""
 
 from __future__ import annotations
 
@@ -8,31 +8,36 @@ from torch_geometric.explain import Explanation
 
 from nseg.errors import NsegError
 from nseg.plot.draw import figure_svg
-from nseg.plot.pictures import explanation, summary
+from nseg.plot.pictures import explanation as draw_explanation
+from nseg.plot.pictures import summary
 from nseg.plot.scene import scene
 
-MOST_EDGES = 1500
-"""Edges drawn at most, so that a notebook stays small."""
+MAX_EDGES = 1500
+"""Maximum number of drawn edges, so that notebooks stay small."""
 
 NUMBERS = {"pns": "PNS", "pn": "PN", "ps": "PS", "p_factual": "p factual", "p_complement": "p complement"}
+"""Attributes of an explanation that the table shows, with their headings."""
 
 
-def html(one: Explanation) -> str:
-    """An explanation as HTML; whatever comes from data is escaped."""
+def html(explanation: Explanation) -> str:
+    """An explanation as HTML; all texts from data are escaped."""
     try:
-        shown = scene(one, most=MOST_EDGES)
-        words = escape(f"{shown.title}. {summary(one, shown)}".replace("\n", ", "), quote=True)
-        return f'<div role="img" aria-label="{words}">{figure_svg(explanation(one, most=MOST_EDGES))}</div>'
-    except NsegError as error:  # no matplotlib, or no graph to draw on
-        return _table(one, str(error))
+        shown = scene(explanation, max_edges=MAX_EDGES)
+        words = escape(f"{shown.title}. {summary(explanation, shown)}".replace("\n", ", "), quote=True)
+        picture = figure_svg(draw_explanation(explanation, max_edges=MAX_EDGES))
+        return f'<div role="img" aria-label="{words}">{picture}</div>'
+    except NsegError as error:  # matplotlib is missing, or the explanation holds no graph
+        return _table(explanation, str(error))
 
 
-def _table(one: Explanation, why: str) -> str:
-    number = one.get("output_id")
-    rows = {"output": "" if number is None else str(number)}
-    rows |= {name: f"{float(one[key]):.3f}" for key, name in NUMBERS.items() if one.get(key) is not None}
+def _table(explanation: Explanation, reason: str) -> str:
+    """The numbers of an explanation, with the reason why there is no picture."""
+    output_id = explanation.get("output_id")
+    rows = {"output": "" if output_id is None else str(output_id)}
+    rows |= {name: f"{float(explanation[key]):.3f}" for key, name in NUMBERS.items() if explanation.get(key) is not None}
     for key, name in (("hard_edge_mask", "edges kept"), ("hard_node_mask", "nodes kept")):
-        if one.get(key) is not None:
-            rows[name] = f"{int((one[key] > 0).sum())} of {one[key].numel()}"
+        mask = explanation.get(key)
+        if mask is not None:
+            rows[name] = f"{int((mask > 0).sum())} of {mask.numel()}"
     cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items() if value)
-    return f"<table>{cells}<caption>Explanation. {escape(why)}</caption></table>"
+    return f"<table>{cells}<caption>Explanation. {escape(reason)}</caption></table>"

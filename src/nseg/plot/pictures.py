@@ -1,4 +1,4 @@
-"""Pictures for a person: one explanation, methods side by side, right and wrong predictions, the worlds of one."""
+"""Finished pictures: one explanation, methods side by side, correct and wrong predictions, worlds."""
 
 from __future__ import annotations
 
@@ -12,29 +12,36 @@ from torch_geometric.explain import Explainer, Explanation
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.plot import colours, draw
-from nseg.plot.scene import HALF, Scene, scene
+from nseg.plot.explained_graph import DEFAULT_THRESHOLD
+from nseg.plot.legend import KEPT_AND_OTHER, TEXT_OFFSET, add_legend, add_legend_below
+from nseg.plot.scene import Scene, scene
 from nseg.plot.worlds import World, worlds_of
 
+MAX_TITLE = 80
+"""Maximum number of characters in a line of a title."""
 
-def explanation(one: Explanation, data: Benchmark | None = None, *, ax: Any = None, truth: bool = False, **how: Any) -> Any:
+
+def explanation(
+    explanation: Explanation, data: Benchmark | None = None, *, ax: Any = None, truth: bool = False, **scene_options: Any
+) -> Any:
     """A picture of one explanation.
 
     Args:
-        one: of one output, by ``nseg`` or any algorithm of PyG.
+        explanation: explanation of one output, by ``nseg`` or any PyG algorithm.
         data: its dataset, for names, classes, bonds and ground truth.
         ax: matplotlib axes to draw on instead of a new figure.
-        truth: whether ground truth is marked.
-        **how: what :func:`nseg.plot.scene` takes, such as ``hydrogens=False`` or ``names=...``.
+        truth: whether to mark the ground truth.
+        **scene_options: options of :func:`nseg.plot.scene`, such as ``hydrogens=False`` or ``names=...``.
 
     Returns:
         The matplotlib figure.
     """
-    shown = scene(one, data, **how)
+    shown = scene(explanation, data, **scene_options)
     if ax is None:
-        return _grid([shown], [shown.title], [summary(one, shown)], truth=truth, side=6.4)
-    paint = colours.of_groups([n.group for n in shown.nodes])
-    _panel(ax, shown, paint, shown.title, summary(one, shown), truth)
-    draw.legend_below(ax, [shown], paint, truth=truth)
+        return _grid([shown], [shown.title], [summary(explanation, shown)], truth=truth, side=6.4)
+    group_colours = colours.group_colours([n.group for n in shown.nodes])
+    _draw_panel(ax, shown, group_colours, shown.title, summary(explanation, shown), truth)
+    add_legend_below(ax, [shown], group_colours, truth=truth)
     return ax.figure
 
 
@@ -44,83 +51,90 @@ def compare(
     *,
     columns: int | None = None,
     truth: bool = False,
-    **how: Any,
+    **scene_options: Any,
 ) -> Any:
-    """Explanations of one prediction side by side: methods (Fig. 5 of the paper), or PN, PS and PNS (Fig. 6).
+    """Explanations of one prediction side by side, such as methods (Fig. 5) or PN, PS and PNS (Fig. 6 of the paper).
 
     Args:
-        explanations: by the name of what made them, all of one output.
-        data: its dataset.
-        columns: pictures in a row.
-        truth: whether ground truth is marked.
-        **how: what :func:`nseg.plot.scene` takes.
+        explanations: explanations of the same output, by the name to show.
+        data: the dataset of the explanations.
+        columns: number of pictures per row.
+        truth: whether to mark the ground truth.
+        **scene_options: options of :func:`nseg.plot.scene`.
     """
-    numbers = {int(one.output_id) for one in explanations.values() if "output_id" in one}
-    if not explanations or len(numbers) > 1:
-        raise InputError(f"Explanations of one output are compared (got those of {sorted(numbers) or 'none'}).")
-    knows = next((one for one in explanations.values() if "reached" in one), None)
-    if knows is not None:  # what one method knows to be within reach is so for all
-        how = {"reached": knows.edge_id[knows.reached] if "edge_id" in knows else knows.reached.nonzero().flatten(), **how}
-    scenes = [scene(one, data, **how) for one in explanations.values()]
-    words = [summary(one, shown) for one, shown in zip(explanations.values(), scenes, strict=True)]
-    return _grid(scenes, list(explanations), words, title=scenes[0].title, columns=columns, truth=truth)
+    ids = {int(one.output_id) for one in explanations.values() if "output_id" in one}
+    if not explanations or len(ids) > 1:
+        raise InputError(f"explanations must all explain the same output (got outputs {sorted(ids) or 'none'}).")
+    # PyG's algorithms do not know which edges can reach the output. If one method does, it holds for all of them.
+    known = next((one for one in explanations.values() if "reached" in one), None)
+    if known is not None:
+        reached = known.edge_id[known.reached] if "edge_id" in known else known.reached.nonzero().flatten()
+        scene_options = {"reached": reached, **scene_options}
+    scenes = [scene(one, data, **scene_options) for one in explanations.values()]
+    captions = [summary(one, shown) for one, shown in zip(explanations.values(), scenes, strict=True)]
+    return _grid(scenes, list(explanations), captions, title=scenes[0].title, columns=columns, truth=truth)
 
 
 def predictions(
-    explanations: Sequence[Explanation], data: Benchmark, *, each: int = 2, truth: bool = False, **how: Any
+    explanations: Sequence[Explanation], data: Benchmark, *, each: int = 2, truth: bool = False, **scene_options: Any
 ) -> Any:
-    """Explanations of right and of wrong predictions (Fig. 7 of the paper).
+    """Explanations of correct and of wrong predictions (Fig. 7 of the paper).
 
     Args:
-        explanations: the first right and the first wrong ones are shown.
-        data: their dataset, which knows what is right.
-        each: how many of either at most.
-        truth: whether ground truth is marked.
-        **how: what :func:`nseg.plot.scene` takes.
+        explanations: explanations; the first correct and the first wrong predictions among them are shown.
+        data: their dataset, with the true classes.
+        each: maximum number of correct and of wrong predictions.
+        truth: whether to mark the ground truth.
+        **scene_options: options of :func:`nseg.plot.scene`.
     """
-    right: list[tuple[Explanation, Scene]] = []
+    correct: list[tuple[Explanation, Scene]] = []
     wrong: list[tuple[Explanation, Scene]] = []
     for one in explanations:
-        if min(len(right), len(wrong)) == each:
+        if min(len(correct), len(wrong)) == each:
             break
-        shown = scene(one, data, **how)
-        kind = right if shown.label == shown.target else wrong
-        kind += [(one, shown)] if len(kind) < each else []
-    chosen = right + wrong
-    if not chosen:
-        raise InputError("There must be something to show (got no explanation).")
-    scenes = [shown for _, shown in chosen]
+        shown = scene(one, data, **scene_options)
+        chosen = correct if shown.label == shown.target else wrong
+        chosen += [(one, shown)] if len(chosen) < each else []
+    pairs = correct + wrong
+    if not pairs:
+        raise InputError("explanations must hold at least one explanation (got none).")
+    scenes = [shown for _, shown in pairs]
     return _grid(
         scenes,
         [s.title for s in scenes],
-        [summary(*pair) for pair in chosen],
-        columns=max(len(right), len(wrong)),
+        [summary(*pair) for pair in pairs],
+        columns=max(len(correct), len(wrong)),
         truth=truth,
     )
 
 
 def worlds(
-    explainer: Explainer, graphs: Data | Sequence[Data], one: Explanation, data: Benchmark | None = None, **how: Any
+    explainer: Explainer,
+    graphs: Data | Sequence[Data],
+    explanation: Explanation,
+    data: Benchmark | None = None,
+    **scene_options: Any,
 ) -> Any:
-    """The worlds of one explanation, what is in each and how likely the class is there (Fig. 8 of the paper).
+    """The worlds of one explanation with the probability of the class in each (Fig. 8 of the paper).
 
     Args:
-        explainer: the explainer that made it.
+        explainer: the explainer that made the explanation.
         graphs: the graph, or the graphs, that were explained.
-        one: the explanation.
+        explanation: the explanation.
         data: its dataset, for names.
-        **how: what :func:`nseg.plot.scene` takes.
+        **scene_options: options of :func:`nseg.plot.scene`.
     """
-    (found,) = worlds_of(explainer, graphs, one)
-    shown = scene(one, data, **how)
-    name = draw.plain(shown.target_name)
-    parts = {"edges": "bonds", "nodes": "atoms"} if shown.molecule else {"edges": "edges", "nodes": "nodes"}
-    titles = [f"{TITLES[world.event].format(**parts)}\np({name}) = {world.probability:.2f}" for world in found]
-    scenes = [scene(_world(one, world), data, **how) for world in found]
-    return _grid(scenes, titles, [""] * len(found), title=shown.title, words=("{} in this world", "{} not in it"))
+    (found,) = worlds_of(explainer, graphs, explanation)
+    shown = scene(explanation, data, **scene_options)
+    class_name = draw.single_line(shown.target_name)
+    words = {"edges": "bonds", "nodes": "atoms"} if shown.molecule else {"edges": "edges", "nodes": "nodes"}
+    titles = [f"{WORLD_TITLES[w.event].format(**words)}\np({class_name}) = {w.probability:.2f}" for w in found]
+    scenes = [scene(_with_world_masks(explanation, world), data, **scene_options) for world in found]
+    legend_words = ("{} in this world", "{} not in it")
+    return _grid(scenes, titles, [""] * len(found), title=shown.title, words=legend_words)
 
 
-TITLES = {
+WORLD_TITLES = {
     "11": "the explanation alone (11)",
     "00": "neither its {edges} nor its {nodes} (00)",
     "01": "its {nodes}, but all other {edges} (01)",
@@ -128,22 +142,25 @@ TITLES = {
     "1": "the explanation alone",
     "0": "all but the explanation",
 }
-"""What is in each world."""
+"""What each world contains."""
 
 
-def _world(one: Explanation, world: World) -> Explanation:
-    """An explanation that keeps just what is in a world; of a pair kept in one direction, the other is in the complement."""
-    made = copy.copy(one)
-    for name, explained in (("edge_mask", world.edges), ("node_mask", world.nodes)):
-        if explained is False:
-            hard = one.get(f"hard_{name}")
-            made[f"hard_{name}"] = (one[name] if hard is None else hard) <= HALF
-    return made
+def _with_world_masks(explanation: Explanation, world: World) -> Explanation:
+    """A copy of an explanation whose hard masks keep what is in a world.
+
+    Masks are inverted edge by edge: of a pair kept in one direction, the other direction is in the complement.
+    """
+    copied = copy.copy(explanation)
+    for name, keeps_explanation in (("edge_mask", world.edges), ("node_mask", world.nodes)):
+        if keeps_explanation is False:
+            hard = explanation.get(f"hard_{name}")
+            copied[f"hard_{name}"] = (explanation[name] if hard is None else hard) <= DEFAULT_THRESHOLD
+    return copied
 
 
-def summary(one: Explanation, shown: Scene) -> str:
-    """The numbers of an explanation in words."""
-    bounds = [f"{name.upper()} {float(one[name]):.2f}" for name in ("pns", "pn", "ps") if one.get(name) is not None]
+def summary(explanation: Explanation, shown: Scene) -> str:
+    """The bounds and the size of an explanation, one line each."""
+    bounds = [f"{b.upper()} {float(explanation[b]):.2f}" for b in ("pns", "pn", "ps") if explanation.get(b) is not None]
     node, edge = ("atoms", "bonds") if shown.molecule else ("nodes", "edges")
     sizes = []
     if any(e.kept is not None for e in shown.edges):
@@ -155,21 +172,22 @@ def summary(one: Explanation, shown: Scene) -> str:
     return "\n".join(", ".join(part) for part in (bounds, sizes) if part)
 
 
-# --- pages -----------------------------------------------------------------------------------------------------------------
+# --- page layout ---------------------------------------------------------------------------------------------------------
 
 
-def _title(words: str) -> str:
-    return "\n".join(draw.plain(line, draw.LONGEST_TITLE) for line in words.split("\n"))
+def _title_lines(text: str) -> str:
+    return "\n".join(draw.single_line(line, MAX_TITLE) for line in text.split("\n"))
 
 
-def _panel(ax: Any, shown: Scene, paint: draw.Paint, title: str, words: str, truth: bool) -> None:
-    draw.draw(ax, shown, paint, truth=truth)
-    ax.set_title(_title(title), fontsize=11, parse_math=False)
+def _draw_panel(ax: Any, shown: Scene, group_colours: draw.GroupColours, title: str, caption: str, truth: bool) -> None:
+    """Draw one scene with a title above and a caption below."""
+    draw.draw(ax, shown, group_colours, truth=truth)
+    ax.set_title(_title_lines(title), fontsize=11, parse_math=False)
     ax.annotate(
-        words,
+        caption,
         (0.5, 0),
         xycoords="axes fraction",
-        xytext=(0, -draw.BELOW),
+        xytext=(0, -TEXT_OFFSET),
         textcoords="offset points",
         ha="center",
         va="top",
@@ -182,22 +200,32 @@ def _panel(ax: Any, shown: Scene, paint: draw.Paint, title: str, words: str, tru
 def _grid(
     scenes: Sequence[Scene],
     titles: Sequence[str],
-    lines: Sequence[str],
+    captions: Sequence[str],
     *,
     title: str = "",
     columns: int | None = None,
     truth: bool = False,
     side: float = 4.6,
-    words: tuple[str, str] = ("kept {}", "other {}"),
+    words: tuple[str, str] = KEPT_AND_OTHER,
 ) -> Any:
-    """Scenes side by side, each with a title and a line of text, one legend for all."""
+    """A figure of scenes side by side, each with a title and a caption, and one legend for all.
+
+    Args:
+        scenes, titles, captions: one of each per panel.
+        title: title of the figure.
+        columns: number of panels per row.
+        truth: whether to mark the ground truth.
+        side: width of a panel in inches.
+        words: legend texts for strong and for faint elements.
+    """
     columns = columns or (len(scenes) if len(scenes) <= 3 else 2 if len(scenes) == 4 else 3)
     rows = -(-len(scenes) // columns)
-    page = draw.figure(side * columns, (side * draw.proportion(scenes) + 0.8) * rows + 0.7 + 0.4 * bool(title))
-    paint = colours.of_groups([n.group for s in scenes for n in s.nodes])
-    for place, (shown, name, line) in enumerate(zip(scenes, titles, lines, strict=True)):
-        _panel(page.add_subplot(rows, columns, place + 1), shown, paint, name, line, truth)
+    page = draw.figure(side * columns, (side * draw.aspect_ratio(scenes) + 0.8) * rows + 0.7 + 0.4 * bool(title))
+    group_colours = colours.group_colours([n.group for s in scenes for n in s.nodes])
+    for n, (shown, name, caption) in enumerate(zip(scenes, titles, captions, strict=True)):
+        _draw_panel(page.add_subplot(rows, columns, n + 1), shown, group_colours, name, caption, truth)
     if title:
-        page.suptitle(_title(title), fontsize=13, parse_math=False)
-    draw.legend(page, scenes, paint, truth=truth, words=words, loc="outside lower center", ncols=max(4, 2 * columns))
+        page.suptitle(_title_lines(title), fontsize=13, parse_math=False)
+    placement: dict[str, Any] = {"loc": "outside lower center", "ncols": max(4, 2 * columns)}
+    add_legend(page, scenes, group_colours, truth=truth, words=words, **placement)
     return page

@@ -1,4 +1,4 @@
-"""The worlds of an explanation and how likely the class is in each (Fig. 8 of the paper)."""
+"""Probability of the explained class in each world of an explanation (Fig. 8 of the paper)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg.metrics import Judge
-from nseg.plot.scene import HALF
+from nseg.plot.explained_graph import DEFAULT_THRESHOLD
 from nseg.scm import borrowed
 
 
@@ -21,10 +21,10 @@ class World:
 
     Args:
         event: ``"11"`` keeps the explanation; ``"00"``, ``"01"`` and ``"10"`` are the sub-events of the complement (Eq. 11),
-            first digit edges, second nodes. Where only one of both is masked there are ``"1"`` and ``"0"``.
-        edges: True where the explanation's edges are kept, False where all others are; None where edges are not masked.
-        nodes: the same of nodes.
-        probability: of the explained class.
+            first digit edges, second digit nodes. With only edges or only nodes masked, the events are ``"1"`` and ``"0"``.
+        edges: True if the explanation's edges are kept, False if all other edges are; None if edges are not masked.
+        nodes: the same for nodes.
+        probability: probability of the explained class.
     """
 
     event: str
@@ -36,28 +36,31 @@ class World:
 def worlds_of(
     explainer: Explainer, data: Data | Sequence[Data], explanations: Explanation | Sequence[Explanation]
 ) -> list[list[World]]:
-    """The factual world of each explanation and its complement worlds, in which just the explanation is taken away.
+    """The factual world and the complement worlds of each explanation.
+
+    The complement is the literal one: it removes exactly the explanation and keeps everything else.
 
     Args:
-        explainer: the explainer that made them, or any for the same model and masks.
+        explainer: the explainer that made the explanations, or any explainer of the same model and masks.
         data: the graph, or the graphs, that were explained.
-        explanations: one, or some of them.
+        explanations: one explanation, or several.
     """
     judge = Judge(explainer, data, explanations)
     hard = any(judge.found[0].get(name) is not None for name in ("hard_edge_mask", "hard_node_mask"))
-    masks = judge.masks("hard" if hard else HALF)
+    masks = judge.masks("hard" if hard else DEFAULT_THRESHOLD)
     events = _events(judge.edges, judge.nodes)
     parts = []
     with borrowed(judge.model), torch.no_grad():
         for part, (_, scm) in enumerate(judge.parts):
             edge, node = judge.packed(masks, part)
-            parts.append(scm.do(_rows(edge, [e for e, _ in events]), _rows(node, [n for _, n in events])))
+            parts.append(scm.do(_world_masks(edge, [e for e, _ in events]), _world_masks(node, [n for _, n in events])))
     order = torch.argsort(torch.cat([which for which, _ in judge.parts]))
-    probability = torch.cat(parts, 1)[:, order].T.tolist()  # [B, K]
-    return [[World(_name(e, n), e, n, p) for (e, n), p in zip(events, row, strict=True)] for row in probability]
+    probabilities = torch.cat(parts, 1)[:, order].T.tolist()  # [B, K]
+    return [[World(_name(e, n), e, n, p) for (e, n), p in zip(events, row, strict=True)] for row in probabilities]
 
 
 def _events(edges: bool, nodes: bool) -> list[tuple[bool | None, bool | None]]:
+    """Whether the explanation's edges and nodes are kept in each world, the factual world first."""
     if edges and nodes:
         return [(True, True), (False, False), (False, True), (True, False)]
     return [(kept if edges else None, kept if nodes else None) for kept in (True, False)]
@@ -67,5 +70,6 @@ def _name(*kept: bool | None) -> str:
     return "".join(str(int(k)) for k in kept if k is not None)
 
 
-def _rows(mask: Tensor | None, kept: list[bool | None]) -> Tensor | None:
+def _world_masks(mask: Tensor | None, kept: list[bool | None]) -> Tensor | None:
+    """The mask or its complement for each world, [K, ...]."""
     return None if mask is None else torch.stack([mask if k else 1 - mask for k in kept])

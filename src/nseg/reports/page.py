@@ -1,4 +1,4 @@
-"""One HTML page of explanations, whole in one file."""
+"""One HTML page of explanations in a single file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from torch_geometric.explain import Explainer, Explanation
 from nseg.certify import Certificate
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
-from nseg.reports.origin import Origin
+from nseg.reports.explained_data import ExplainedData
+from nseg.reports.json_values import JsonObject
+from nseg.reports.method import Method, evaluate_method
 from nseg.reports.payload import payload
-from nseg.reports.payload import summary as usual_summary
-from nseg.reports.picture import Method, Plain, asked
+from nseg.reports.payload import summary as default_summary
 from nseg.scm import uncompiled
 from nseg.store import replace_file
+from nseg.version import __version__
 
 HERE = Path(__file__).parent
 
@@ -40,97 +42,97 @@ def report(
     names: Sequence[str] | None = None,
     class_names: Sequence[str] | None = None,
     certificates: Sequence[Certificate] | Mapping[str, Sequence[Certificate]] | None = None,
-    summary: Plain | None = None,
+    summary: JsonObject | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write explanations as one interactive HTML page that works without network, from a disk or a mail attachment.
+    """Write explanations as one interactive HTML page that needs no network.
 
-    For each prediction it shows the graph, what stays of it along the explanation's ranking, and what the model says with
-    and without that. Equal input gives an equal file.
+    The page is a single file, also for mail attachments. For each prediction it shows the graph, what each threshold of
+    the explanation's ranking keeps, and the model's outputs with and without the kept part. Equal inputs give equal files.
 
     Args:
-        explanations: from :func:`nseg.explain_many` or PyG's ``Explainer``; or several lists by the names of their methods,
-            which are shown side by side.
-        path: of the file, which is replaced.
-        data: what was explained: a dataset of :mod:`nseg.datasets` (names, classes and ground truth are taken from it), the
+        explanations: explanations from :func:`nseg.explain_many` or PyG's ``Explainer``; or lists by method name, which
+            are shown side by side.
+        path: path of the file; an existing file is replaced.
+        data: what was explained: a dataset of :mod:`nseg.datasets` (which also gives names, classes and ground truth), the
             graph, or the graphs.
-        explainer: any for the same model; then the model is asked what it says in each world and along the ranking.
-            Without it, the page has the numbers that the explanations hold. It needs ``data``.
-        title: of the page.
-        names: of the nodes of the graph.
-        class_names: of the classes.
-        certificates: of the explanations, from :func:`nseg.certify`, in the same form.
-        summary: a table instead of the usual one: ``{"columns": [{"name": ..., "better": "higher" | "lower", "digits": 3,
-            "help": ...}, ...], "rows": [[...], ...], "title": ..., "notes": [...]}``; only names of columns and rows are
-            needed. A cell is a number, a text, None, or ``{"value": ..., "paper": ..., "low": ..., "high": ...,
-            "note": ...}`` with the paper's value and an interval.
-        facts: what else to say of how the explanations were made, e.g. ``{"weights": "model.safetensors"}``.
+        explainer: any explainer of the same model, to run the model in each world and along the ranking. Without it, the
+            page shows only the numbers that the explanations hold. It needs ``data``.
+        title: title of the page.
+        names: names of the nodes of the graph.
+        class_names: names of the classes.
+        certificates: certificates of the explanations, from :func:`nseg.certify`, as a list or as lists by method name.
+        summary: a table that replaces the default one: ``{"columns": [{"name": ..., "better": "higher" | "lower",
+            "digits": 3, "help": ...}, ...], "rows": [[...], ...], "title": ..., "notes": [...]}``; only rows and the names
+            of columns are required. A cell is a number, a text, None, or ``{"value": ..., "paper": ..., "low": ...,
+            "high": ..., "note": ...}`` with the paper's value and an interval.
+        facts: further facts about how the explanations were made, e.g. ``{"weights": "model.safetensors"}``.
 
     Returns:
         The path.
     """
     path = writable(path)
     if explainer is not None and data is None:
-        raise InputError("A model is asked about the graphs that were explained (got no data). Give data=... as well.")
-    origin = Origin(data, names, class_names)
-    given = _by_method(explanations, explainer)
-    proofs = _certificates(certificates, given)
+        raise InputError(
+            "With explainer=..., a report also needs the graphs that were explained (got data=None). Pass data=... as well."
+        )
+    explained = ExplainedData(data, names, class_names)
+    by_method = _by_method(explanations, explainer)
+    by_name = _certificates(certificates, by_method)
     methods = [
-        asked(name, [origin.complete(one) for one in found], origin, explainer, proofs.get(name))
-        for name, found in given.items()
+        evaluate_method(name, [explained.complete(one) for one in some], explained, explainer, by_name.get(name))
+        for name, some in by_method.items()
     ]
-    known = _facts(methods, origin, explainer) | {str(k): str(v) for k, v in (facts or {}).items()}
-    table = usual_summary(methods, origin) if summary is None else _checked(summary)
-    content = page(payload(methods, origin, title, known, table), title)
+    all_facts = _facts(methods, explained, explainer) | {str(k): str(v) for k, v in (facts or {}).items()}
+    table = default_summary(methods, explained) if summary is None else _checked_summary(summary)
+    content = page(payload(methods, explained, title, all_facts, table), title)
     replace_file(path, lambda place: place.write_text(content, encoding="utf-8"))
     return path
 
 
 def writable(path: str | Path) -> Path:
-    """Where a page can be written, or a sentence that says why not; to be asked before the work."""
+    """The path, checked to be writable. Call it before long computations."""
     path = Path(path)
     if path.is_dir() or not path.parent.is_dir() or not os.access(path.parent, os.W_OK):
-        raise InputError(f"The page must be a file in a folder that can be written to (got {path}). Name one: why.html.")
+        raise InputError(f"The report's path must be a file in a folder that can be written to (got {path}). Try why.html.")
     return path
 
 
-def page(content: Plain, title: str) -> str:
-    """The page that shows a payload, as HTML."""
-    from nseg import __version__
-
+def page(content: JsonObject, title: str) -> str:
+    """The HTML page that shows a payload."""
     script, style = ((HERE / "bundle" / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
     parts = {
         "version": __version__,
         "title": html.escape(title),
-        "data": embedded(content),
+        "data": to_script_json(content),
         "script": script,
         "style": style,
-        "script_hash": _digest(script),
-        "style_hash": _digest(style),
+        "script_hash": _csp_hash(script),
+        "style_hash": _csp_hash(style),
     }
     template = (HERE / "page.html").read_text(encoding="utf-8")
     return re.sub(r"{{(\w+)}}", lambda found: parts[found[1]], template)
 
 
-def embedded(content: Plain) -> str:
-    """Plain data as JSON that cannot end the element that it stands in, whatever texts it holds.
+def to_script_json(content: JsonObject) -> str:
+    """JSON that is safe inside a ``<script>`` element: no text in it can close the element.
 
-    >>> embedded({"name": "</script><b>"})
+    >>> to_script_json({"name": "</script><b>"})
     '{"name":"\\\\u003c/script>\\\\u003cb>"}'
     """
     return json.dumps(content, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
-def _digest(text: str) -> str:
-    """What a content security policy calls a text by."""
+def _csp_hash(text: str) -> str:
+    """SHA-256 of a text, as a content security policy writes it."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-# --- what was given ------------------------------------------------------------------------------------------------------
+# --- checks of the arguments ---------------------------------------------------------------------------------------------
 
 
 def _by_method(explanations: Explanations, explainer: Explainer | None) -> dict[str, list[Explanation]]:
-    """Explanations by method, checked."""
+    """Explanations by method name, checked."""
     if not isinstance(explanations, Mapping):
         several = [explanations] if isinstance(explanations, Explanation) else list(explanations)
         name = "explanation" if explainer is None else type(explainer.algorithm).__name__
@@ -138,27 +140,30 @@ def _by_method(explanations: Explanations, explainer: Explainer | None) -> dict[
     found = {str(name): list(some) for name, some in explanations.items()}
     for name, some in found.items():
         if not some or not all(isinstance(one, Explanation) for one in some):
-            raise InputError(f"A report needs explanations of each method (got none, or something else, for {name!r}).")
-        if some[0].get("edge_mask") is None and some[0].get("node_mask") is None:
-            raise InputError(f"A report needs explanations with a mask (got none for {name!r}).")
-        numbers = [one.get("output_id") for one in some if one.get("output_id") is not None]
-        twice = sorted({number for number in numbers if numbers.count(number) > 1})
-        if twice:
             raise InputError(
-                f"A method must explain each output once (got {name!r} for {twice[0]} twice). "
-                "Give several lists by name to compare them: {'first': [...], 'second': [...]}."
+                f"explanations must hold Explanation objects for each method (got none, or others, for {name!r})."
+            )
+        if some[0].get("edge_mask") is None and some[0].get("node_mask") is None:
+            raise InputError(f"explanations must have an edge_mask or a node_mask (got neither for {name!r}).")
+        ids = [one.get("output_id") for one in some if one.get("output_id") is not None]
+        repeated = sorted({output_id for output_id in ids if ids.count(output_id) > 1})
+        if repeated:
+            raise InputError(
+                f"explanations must explain each output once per method (got output {repeated[0]} twice for {name!r}). "
+                "To compare several explanations of an output, pass lists by name: {'first': [...], 'second': [...]}."
             )
     if not found:
-        raise InputError("A report needs explanations (got none).")
+        raise InputError("explanations must hold at least one explanation (got none).")
     return found
 
 
-def _certificates(given: Any, found: Mapping[str, list[Explanation]]) -> dict[str, Sequence[Certificate]]:
+def _certificates(given: Any, by_method: Mapping[str, list[Explanation]]) -> dict[str, Sequence[Certificate]]:
+    """Certificates by method name, checked."""
     if given is None:
         return {}
-    by_name = dict(given) if isinstance(given, Mapping) else {next(iter(found)): given}
+    by_name = dict(given) if isinstance(given, Mapping) else {next(iter(by_method)): given}
     for name, some in by_name.items():
-        if name not in found or len(some) != len(found[name]):
+        if name not in by_method or len(some) != len(by_method[name]):
             raise InputError(
                 f"certificates must be one for each explanation of a method (got {len(some)} for {name!r}). "
                 "Call nseg.certify with the same explanations."
@@ -166,12 +171,12 @@ def _certificates(given: Any, found: Mapping[str, list[Explanation]]) -> dict[st
     return by_name
 
 
-def _checked(summary: Plain) -> Plain:
-    """A user's table in full."""
+def _checked_summary(summary: JsonObject) -> JsonObject:
+    """The caller's table, checked and completed."""
     columns, rows = list(summary.get("columns", [])), [list(row) for row in summary.get("rows", [])]
     if not columns or any("name" not in column for column in columns) or any(len(row) != len(columns) for row in rows):
         raise InputError(
-            "summary must have columns with names, and rows with a cell for each of them (got others). "
+            "summary must have columns with names, and rows with a cell for each column (got a table without). "
             'Try {"columns": [{"name": "method"}, {"name": "PNS"}], "rows": [["nseg", 0.98]]}.'
         )
     return {
@@ -182,22 +187,22 @@ def _checked(summary: Plain) -> Plain:
     }
 
 
-def _facts(methods: Sequence[Method], origin: Origin, explainer: Explainer | None) -> dict[str, str]:
-    """What was explained, by what, and how."""
-    number = len({number for method in methods for number in method.place})
-    level = getattr(getattr(methods[0].found[0], "_model_config", None), "task_level", None)
-    what = {"node": "nodes", "edge": "links", "graph": "graphs"}.get(getattr(level, "value", ""), "predictions")
-    facts = {} if origin.bench is None else {"dataset": origin.bench.name}
-    facts["explained"] = f"the classes of {number} {what}"
+def _facts(methods: Sequence[Method], explained: ExplainedData, explainer: Explainer | None) -> dict[str, str]:
+    """What was explained, with which model and methods, and how parts of a graph are left out."""
+    count = len({output_id for method in methods for output_id in method.position_of})
+    level = getattr(getattr(methods[0].explanations[0], "_model_config", None), "task_level", None)
+    what = {"node": "nodes", "edge": "links", "graph": "graphs"}.get(getattr(level, "value", ""), "outputs")
+    facts = {} if explained.dataset is None else {"dataset": explained.dataset.name}
+    facts["explained"] = f"predictions for {count} {what}"
     if explainer is not None:
         model = uncompiled(explainer.model)
         facts["model"] = f"{type(model).__name__}, {sum(p.numel() for p in model.parameters()):,} parameters"
-    facts["methods"] = ", ".join(f"{method.name} ({_parts(method)})" for method in methods)
-    facts["left out"] = "messages over edges, and features of nodes, are weighed by 0; nothing is deleted"
+    facts["methods"] = ", ".join(f"{method.name} ({_mask_parts(method)})" for method in methods)
+    facts["left out"] = "edge messages and node features are multiplied by 0; nothing is deleted"
     return facts
 
 
-def _parts(method: Method) -> str:
-    """What the explanations of a method consist of."""
+def _mask_parts(method: Method) -> str:
+    """What a method's masks cover: "edges", "nodes", "features", or two of them."""
     nodes = "features" if method.features else "nodes"
     return " and ".join(["edges"] * method.edges + [nodes] * method.nodes)

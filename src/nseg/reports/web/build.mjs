@@ -1,7 +1,7 @@
-// Builds ../bundle/page.js and ../bundle/page.css, or with --tests the tests for node.
+// Builds ../bundle/page.js and ../bundle/page.css; with --tests, builds the tests for node instead.
 //
-// The header of each file holds the SHA-256 of the sources and of what follows it, so that a stale or edited bundle is
-// found without npm (tests/test_report.py).
+// The header of each file holds the SHA-256 of the sources and of the file's body, so that a stale or edited bundle is
+// detected without npm (tests/test_report.py).
 
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -11,7 +11,7 @@ import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 
-/** Everything that decides what the bundle is, in a fixed order. */
+/** All files that determine the bundle, in a fixed order. */
 function sources() {
   const code = readdirSync(join(here, "src")).map((name) => `src/${name}`);
   return [...code, "build.mjs", "package-lock.json"].sort();
@@ -35,7 +35,7 @@ async function bundled(entry) {
     legalComments: "eof",
     absWorkingDir: here,
   });
-  return result.outputFiles[0].text.replaceAll("</", "<\\/"); // it stands inside a <script> or <style>
+  return result.outputFiles[0].text.replaceAll("</", "<\\/"); // the text is embedded in a <script> or <style>
 }
 
 async function page() {
@@ -44,7 +44,7 @@ async function page() {
   const out = join(here, "../bundle");
   mkdirSync(out, { recursive: true });
   for (const [entry, name, notice] of [
-    ["src/main.ts", "page.js", `\n\nIt holds Cytoscape.js, which comes under this licence:\n\n${licence}\n`],
+    ["src/main.ts", "page.js", `\n\nIt contains Cytoscape.js under this licence:\n\n${licence}\n`],
     ["src/page.css", "page.css", ""],
   ]) {
     const body = await bundled(entry);

@@ -1,4 +1,4 @@
-/** One graph on a canvas, by Cytoscape.js. */
+/** Draws one graph on a canvas, with Cytoscape.js. */
 
 import cytoscape, { type Core, type ElementDefinition, type SingularElementArgument, type StylesheetJson } from "cytoscape";
 import { h } from "./dom";
@@ -7,14 +7,14 @@ import type { Kept } from "./state";
 import { colour, onTheme } from "./theme";
 import { nodeName } from "./words";
 
-/** Colours of groups: those of Okabe and Ito without their blue, which marks what is kept, then Tol's and others. */
+/** Group colours: Okabe and Ito's without their blue, which marks the kept part, then Paul Tol's and others. */
 const PALETTE = [
   "#e69f00", "#56b4e9", "#009e73", "#e0d020", "#d55e00", "#cc79a7", "#882255", "#44aa99", "#5b4bb5", "#999933",
   "#b5625a", "#7f8c8d", "#8cd17d", "#a0722a", "#c98fd0", "#4a8fa8", "#d98880", "#5f9e6e", "#9c755f", "#d0a35c",
   "#76b7b2", "#7b6fb8", "#b07aa1", "#b3a125",
 ];
 
-/** Atoms that have a colour of their own in the style sheet. */
+/** Colour variable of each atom; other atoms have the colour of the text. */
 const ATOMS: Record<string, string> = {
   N: "nitrogen", O: "oxygen", S: "sulphur", P: "sulphur", F: "halogen", Cl: "halogen", Br: "halogen", I: "halogen", H: "soft",
 };
@@ -25,21 +25,21 @@ export function groupColour(payload: Payload, group: number): string {
   return group < 0 ? colour("faint") : (PALETTE[group % PALETTE.length] ?? "#888");
 }
 
-/** Nodes from which on a drawing begins with what is kept: all of them would be a crowd of dots. */
-const CROWD = 80;
+/** Above this number of nodes, a drawing starts zoomed to the kept part: the whole graph would be a cloud of dots. */
+const MAX_NODES_AT_START = 80;
 
-/** Strong nodes up to which their numbers are written beside them: more would cover each other. */
-const NUMBERED = 40;
+/** Above this number of highlighted nodes, their ids are not written: they would cover each other. */
+const MAX_LABELLED_NODES = 40;
 
-/** How many pixels a typical line is long at zoom 1. */
-const LINE = 56;
+/** Length of a typical line in pixels at zoom 1. */
+const LINE_LENGTH = 56;
 
-/** The part of Cytoscape's canvas renderer, behind `cy.png()`, that gives the picture without encoding it. */
+/** The method of Cytoscape's canvas renderer behind `cy.png()`, which gives the picture before it is encoded. */
 interface Renderer {
   bufferCanvasImage(options: { full: boolean; scale: number; bg: string }): HTMLCanvasElement;
 }
 
-/** A picture that is zoomed, dragged and pointed at. */
+/** A graph that can be zoomed, dragged and hovered over. */
 export class Drawing {
   readonly element: HTMLElement;
   private readonly canvas: HTMLElement;
@@ -48,16 +48,16 @@ export class Drawing {
   private shown: Kept | null = null;
   private truth = false;
   private hydrogens = true;
-  private readonly quiet: () => void;
-  private paper: HTMLCanvasElement | null = null;
+  private readonly unsubscribeTheme: () => void;
+  private printImage: HTMLCanvasElement | null = null;
 
   constructor(
     private readonly payload: Payload,
     private readonly one: Instance,
     label: string,
-    private readonly describe: { node: (place: number) => string[]; line: (line: number) => string[] },
+    private readonly describe: { node: (index: number) => string[]; line: (line: number) => string[] },
   ) {
-    const keys = "Drag to move. Click, then scroll to zoom. Arrow keys, + and - do the same, 0 shows all.";
+    const keys = "Drag to pan. Click, then scroll to zoom. Keys: arrows pan, + and - zoom, 0 shows all.";
     const key = (event: Event): void => this.key(event as KeyboardEvent);
     this.canvas = h("div", { class: "canvas", role: "img", "aria-label": `${label} ${keys}`, tabindex: 0, keydown: key });
     this.element = h(
@@ -72,28 +72,28 @@ export class Drawing {
         h("button", { type: "button", "aria-label": "Zoom in", click: () => this.zoom(1.3) }, "+"),
         h("button", { type: "button", "aria-label": "Zoom out", click: () => this.zoom(1 / 1.3) }, "−"),
         h("button", { type: "button", title: "Show the whole graph", click: () => this.fit() }, "All"),
-        h("button", { type: "button", title: "Show what is kept", click: () => this.near() }, "Kept"),
+        h("button", { type: "button", title: "Show the kept part", click: () => this.fitKept() }, "Kept"),
       ),
     );
-    this.quiet = onTheme(() => this.cy?.style(this.styles()));
-    addEventListener("beforeprint", this.toPaper);
-    addEventListener("afterprint", this.fromPaper);
+    this.unsubscribeTheme = onTheme(() => this.cy?.style(this.styles()));
+    addEventListener("beforeprint", this.addPrintImage);
+    addEventListener("afterprint", this.removePrintImage);
   }
 
-  /** A sharp picture for paper, drawn at once: the canvas on the screen would be drawn too late, in the screen's colours. */
-  private readonly toPaper = (): void => {
+  /** Add a sharp picture for printing. The canvas itself would be redrawn too late, and in the colours of the screen. */
+  private readonly addPrintImage = (): void => {
     const renderer = (this.cy as unknown as { renderer: () => Renderer } | null)?.renderer();
-    this.paper = renderer?.bufferCanvasImage({ full: false, scale: 3, bg: colour("paper") }) ?? null;
-    if (this.paper === null) return;
-    this.paper.className = "on-paper";
-    this.paper.removeAttribute("style");
-    this.element.append(this.paper);
+    this.printImage = renderer?.bufferCanvasImage({ full: false, scale: 3, bg: colour("paper") }) ?? null;
+    if (this.printImage === null) return;
+    this.printImage.className = "on-paper";
+    this.printImage.removeAttribute("style");
+    this.element.append(this.printImage);
   };
 
-  private readonly fromPaper = (): void => this.paper?.remove();
+  private readonly removePrintImage = (): void => this.printImage?.remove();
 
-  /** Draw, once the element is on the page. */
-  start(): void {
+  /** Draw the graph; call it once the element is on the page. */
+  mount(): void {
     const cy = cytoscape({
       container: this.canvas,
       elements: this.elements(),
@@ -103,7 +103,7 @@ export class Drawing {
       maxZoom: 6,
       boxSelectionEnabled: false,
       autounselectify: true,
-      userZoomingEnabled: false, // the wheel scrolls the page until the graph is in use
+      userZoomingEnabled: false, // the wheel scrolls the page until the graph has the focus
     });
     this.cy = cy;
     this.canvas.addEventListener("focus", () => cy.userZoomingEnabled(true));
@@ -112,18 +112,18 @@ export class Drawing {
     cy.on("mouseover", "node, edge", (event) => this.hover(event.target as SingularElementArgument));
     cy.on("mouseout viewport tapstart", () => this.tip.classList.remove("shown"));
     this.update();
-    if (this.one.graph.node.length > CROWD) this.near();
+    if (this.one.graph.node.length > MAX_NODES_AT_START) this.fitKept();
   }
 
-  stop(): void {
-    this.quiet();
-    removeEventListener("beforeprint", this.toPaper);
-    removeEventListener("afterprint", this.fromPaper);
+  unmount(): void {
+    this.unsubscribeTheme();
+    removeEventListener("beforeprint", this.addPrintImage);
+    removeEventListener("afterprint", this.removePrintImage);
     this.cy?.destroy();
     this.cy = null;
   }
 
-  show(kept: Kept): void {
+  showKept(kept: Kept): void {
     this.shown = kept;
     this.update();
   }
@@ -138,8 +138,8 @@ export class Drawing {
     this.update();
   }
 
-  /** Point out one line or node, or none. */
-  point(id: string | null): void {
+  /** Highlight one line or node, or none. */
+  highlight(id: string | null): void {
     this.cy?.elements(".pointed").removeClass("pointed");
     if (id !== null) this.cy?.getElementById(id).addClass("pointed");
   }
@@ -153,8 +153,8 @@ export class Drawing {
     this.cy?.fit(undefined, 24);
   }
 
-  /** Show what is kept, and the explained node, as large as is sensible. */
-  private near(): void {
+  /** Zoom to the kept part and the explained node, but not too close. */
+  private fitKept(): void {
     const cy = this.cy;
     const some = cy?.elements(".kept, .target, .near, .truth");
     if (cy === null || !some?.length) return this.fit();
@@ -176,8 +176,8 @@ export class Drawing {
   }
 
   private hover(element: SingularElementArgument): void {
-    const place = Number(element.data("place"));
-    const lines = element.isNode() ? this.describe.node(place) : this.describe.line(place);
+    const index = Number(element.data("index"));
+    const lines = element.isNode() ? this.describe.node(index) : this.describe.line(index);
     const box = element.renderedBoundingBox({});
     this.tip.replaceChildren(...lines.map((line) => h("div", {}, line)));
     this.tip.classList.add("shown");
@@ -187,51 +187,51 @@ export class Drawing {
     this.tip.style.top = `${above < 4 ? (box.y1 + box.y2) / 2 + 12 : above}px`;
   }
 
-  /** Say with classes what is kept, what touches it, and what is true. */
+  /** Set the classes of kept elements, of nodes at kept lines, and of the ground truth. */
   private update(): void {
     const { cy, shown } = this;
     if (cy === null || shown === null) return;
     const graph = this.one.graph;
     const touched = new Set(graph.target);
     for (const line of shown.lines.keys()) touched.add(graph.source[line] ?? -1).add(graph.end[line] ?? -1);
-    const crowded = graph.name === null && touched.size > NUMBERED;
+    const crowded = graph.name === null && touched.size > MAX_LABELLED_NODES;
     const truth = new Set(this.truth ? graph.truth_nodes : []);
     cy.batch(() => {
       cy.edges(".band").style("display", this.truth ? "element" : "none");
       for (const edge of cy.edges().not(".extra")) {
-        const line = Number(edge.data("place"));
-        const way = shown.lines.get(line);
-        edge.toggleClass("kept", way !== undefined);
-        edge.toggleClass("there", way === "there").toggleClass("back", way === "back");
+        const line = Number(edge.data("index"));
+        const direction = shown.lines.get(line);
+        edge.toggleClass("kept", direction !== undefined);
+        edge.toggleClass("forward", direction === "forward").toggleClass("backward", direction === "backward");
       }
       for (const node of cy.nodes()) {
-        const place = Number(node.data("place"));
-        const strong = shown.nodes.has(place) || touched.has(place);
-        node.toggleClass("kept", shown.nodes.has(place)).toggleClass("near", strong).toggleClass("truth", truth.has(place)).toggleClass("crowded", crowded);
-        if (node.data("symbol") === "H") node.style("display", this.hydrogens || strong || truth.has(place) ? "element" : "none");
+        const index = Number(node.data("index"));
+        const highlighted = shown.nodes.has(index) || touched.has(index);
+        node.toggleClass("kept", shown.nodes.has(index)).toggleClass("near", highlighted).toggleClass("truth", truth.has(index)).toggleClass("crowded", crowded);
+        if (node.data("symbol") === "H") node.style("display", this.hydrogens || highlighted || truth.has(index) ? "element" : "none");
       }
     });
   }
 
   private elements(): ElementDefinition[] {
     const { graph } = this.one;
-    const scale = spread(graph);
+    const scale = layoutScale(graph);
     const target = new Set(graph.target);
-    const nodes = graph.node.map((id, place): ElementDefinition => {
-      const group = graph.group?.[place] ?? -1;
-      const name = graph.name === null ? "" : (this.payload.names[graph.name[place] ?? -1] ?? "");
+    const nodes = graph.node.map((id, index): ElementDefinition => {
+      const group = graph.group?.[index] ?? -1;
+      const name = graph.name === null ? "" : (this.payload.names[graph.name[index] ?? -1] ?? "");
       return {
-        data: { id: `n${place}`, place, group, symbol: name, label: this.payload.molecules ? (name === "C" ? "" : name) : name || String(id) },
-        position: { x: scale * (graph.x[place] ?? 0), y: scale * (graph.y[place] ?? 0) },
-        classes: target.has(place) ? "target" : "",
+        data: { id: `n${index}`, index, group, symbol: name, label: this.payload.molecules ? (name === "C" ? "" : name) : name || String(id) },
+        position: { x: scale * (graph.x[index] ?? 0), y: scale * (graph.y[index] ?? 0) },
+        classes: target.has(index) ? "target" : "",
       };
     });
-    const lines = graph.source.flatMap((source, place): ElementDefinition[] => {
-      const order = graph.order?.[place] ?? 1;
-      const data = { source: `n${source}`, target: `n${graph.end[place]}`, place, order };
-      const found: ElementDefinition[] = [{ data: { id: `e${place}`, ...data } }];
-      if (order === 3) found.push({ data: { id: `m${place}`, ...data, order: 1 }, classes: "extra" }); // the line in the middle
-      if (graph.truth?.includes(place)) found.unshift({ data: { id: `t${place}`, ...data, order: 0 }, classes: "extra band" });
+    const lines = graph.source.flatMap((source, index): ElementDefinition[] => {
+      const order = graph.order?.[index] ?? 1;
+      const data = { source: `n${source}`, target: `n${graph.end[index]}`, index, order };
+      const found: ElementDefinition[] = [{ data: { id: `e${index}`, ...data } }];
+      if (order === 3) found.push({ data: { id: `m${index}`, ...data, order: 1 }, classes: "extra" }); // the middle line of a triple bond
+      if (graph.truth?.includes(index)) found.unshift({ data: { id: `t${index}`, ...data, order: 0 }, classes: "extra band" });
       return found;
     });
     return [...nodes, ...lines];
@@ -242,7 +242,7 @@ export class Drawing {
     const [ink, paper, faint, kept, truth, accent] = ["ink", "paper", "faint", "kept", "truth", "accent"].map(colour) as [
       string, string, string, string, string, string,
     ];
-    const own = (element: { data: (key: string) => unknown }): string => groupColour(payload, Number(element.data("group")));
+    const groupFill = (element: { data: (key: string) => unknown }): string => groupColour(payload, Number(element.data("group")));
     const named = payload.instances.some((one) => one.graph.name !== null);
     const shared: StylesheetJson = [
       { selector: "core", style: { "active-bg-opacity": 0 } as never },
@@ -256,19 +256,19 @@ export class Drawing {
       { selector: "node.truth", style: { "outline-color": truth, "outline-width": 5, "outline-offset": 2, "outline-opacity": 0.6 } as never },
       { selector: ".pointed", style: { "overlay-color": accent, "overlay-opacity": 0.35, "overlay-padding": 6 } },
     ];
-    return [...shared, ...(payload.molecules ? molecule(ink, paper, kept, own) : network(ink, paper, faint, kept, own, named)), ...last];
+    return [...shared, ...(payload.molecules ? molecule(ink, paper, kept, groupFill) : network(ink, paper, faint, kept, groupFill, named)), ...last];
   }
 }
 
-type Own = (element: { data: (key: string) => unknown }) => string;
+type NodeColour = (element: { data: (key: string) => unknown }) => string;
 
-function network(ink: string, paper: string, faint: string, kept: string, own: Own, named: boolean): StylesheetJson {
+function network(ink: string, paper: string, faint: string, kept: string, groupFill: NodeColour, named: boolean): StylesheetJson {
   return [
     { selector: "edge", style: { width: 1, "line-color": faint, opacity: 0.7 } },
     { selector: "edge.kept", style: { width: 5, "line-color": kept, opacity: 1, "z-index": 5 } },
-    { selector: "edge.there", style: { "target-arrow-shape": "triangle", "target-arrow-color": kept, "arrow-scale": 1.1 } },
-    { selector: "edge.back", style: { "source-arrow-shape": "triangle", "source-arrow-color": kept, "arrow-scale": 1.1 } },
-    { selector: "node", style: { width: 14, height: 14, "background-color": own as never, "background-opacity": 0.35, "border-width": 1, "border-color": own as never, "border-opacity": 0.5 } },
+    { selector: "edge.forward", style: { "target-arrow-shape": "triangle", "target-arrow-color": kept, "arrow-scale": 1.1 } },
+    { selector: "edge.backward", style: { "source-arrow-shape": "triangle", "source-arrow-color": kept, "arrow-scale": 1.1 } },
+    { selector: "node", style: { width: 14, height: 14, "background-color": groupFill as never, "background-opacity": 0.35, "border-width": 1, "border-color": groupFill as never, "border-opacity": 0.5 } },
     { selector: "node", style: named ? { label: "data(label)", "font-size": 9, "text-valign": "bottom", "text-margin-y": 2, "text-opacity": 0.65, "min-zoomed-font-size": 6 } : {} },
     { selector: "node.near", style: { width: 20, height: 20, "background-opacity": 1, "border-opacity": 1, label: "data(label)", "font-size": 12, "text-valign": "bottom", "text-margin-y": 3, "text-opacity": 1, "text-outline-color": paper, "text-outline-width": 2, "min-zoomed-font-size": 0, "z-index": 10 } },
     { selector: "node.crowded", style: { label: "", width: 14, height: 14 } },
@@ -277,7 +277,7 @@ function network(ink: string, paper: string, faint: string, kept: string, own: O
   ];
 }
 
-function molecule(ink: string, paper: string, kept: string, own: Own): StylesheetJson {
+function molecule(ink: string, paper: string, kept: string, groupFill: NodeColour): StylesheetJson {
   const double = { width: 3, "line-color": paper, "line-outline-width": 2, "line-outline-color": ink };
   return [
     { selector: "edge", style: { width: 2, "line-color": ink, "source-endpoint": "inside-to-node", "target-endpoint": "inside-to-node" } },
@@ -285,17 +285,17 @@ function molecule(ink: string, paper: string, kept: string, own: Own): Styleshee
     { selector: "edge[order = 3]", style: { width: 6 } },
     { selector: "edge[order = 1.5]", style: { ...double, "line-style": "dashed" } as never },
     { selector: "edge.kept", style: { "underlay-color": kept, "underlay-opacity": 0.55, "underlay-padding": 7 } },
-    { selector: "edge.there", style: { "mid-target-arrow-shape": "triangle", "mid-target-arrow-color": kept } },
-    { selector: "edge.back", style: { "mid-source-arrow-shape": "triangle", "mid-source-arrow-color": kept } },
-    { selector: "node", style: { width: 16, height: 16, shape: "ellipse", "background-color": paper, "background-opacity": 0, color: own as never, label: "data(label)", "font-size": 16, "font-weight": 600, "text-valign": "center", "text-halign": "center" } },
+    { selector: "edge.forward", style: { "mid-target-arrow-shape": "triangle", "mid-target-arrow-color": kept } },
+    { selector: "edge.backward", style: { "mid-source-arrow-shape": "triangle", "mid-source-arrow-color": kept } },
+    { selector: "node", style: { width: 16, height: 16, shape: "ellipse", "background-color": paper, "background-opacity": 0, color: groupFill as never, label: "data(label)", "font-size": 16, "font-weight": 600, "text-valign": "center", "text-halign": "center" } },
     { selector: "node[label != '']", style: { "background-opacity": 1 } },
     { selector: "node[label = 'H']", style: { "font-size": 12, "font-weight": 400 } },
     { selector: "node.kept", style: { "underlay-color": kept, "underlay-opacity": 0.55, "underlay-padding": 6, "underlay-shape": "ellipse" } },
   ];
 }
 
-/** The factor that makes a typical line so long that nodes can be told apart. */
-function spread(graph: Graph): number {
+/** The factor that gives a typical line its length on the screen. */
+function layoutScale(graph: Graph): number {
   const lengths = graph.source
     .map((source, n) => {
       const end = graph.end[n] ?? 0;
@@ -304,16 +304,16 @@ function spread(graph: Graph): number {
     .filter((length) => length > 0)
     .sort((a, b) => a - b);
   const typical = lengths[Math.floor(lengths.length / 2)];
-  return typical === undefined ? 0.3 : Math.min(Math.max(LINE / typical, 0.3), 3);
+  return typical === undefined ? 0.3 : Math.min(Math.max(LINE_LENGTH / typical, 0.3), 3);
 }
 
 function middle(box: { x1: number; x2: number; y1: number; y2: number }): { x: number; y: number } {
   return { x: (box.x1 + box.x2) / 2, y: (box.y1 + box.y2) / 2 };
 }
 
-/** What a person should know of a graph without seeing it. */
-export function spoken(payload: Payload, one: Instance): string {
+/** A description of a graph for screen readers. */
+export function describeGraph(payload: Payload, one: Instance): string {
   const { graph } = one;
-  const targets = graph.target.map((place) => nodeName(payload, graph, place)).join(", ");
-  return `${graph.node.length} nodes, ${graph.source.length} edges${targets && `, explained: ${targets}`}. What is kept is listed below.`;
+  const targets = graph.target.map((index) => nodeName(payload, graph, index)).join(", ");
+  return `${graph.node.length} nodes, ${graph.source.length} edges${targets && `, explained: ${targets}`}. The kept part is listed below.`;
 }

@@ -1,97 +1,97 @@
-/** One instance: what was predicted, and a panel for each method. */
+/** One instance: the prediction, and a panel for each method. */
 
-import { fill, h } from "./dom";
+import { replaceContent, h } from "./dom";
 import { Panel } from "./panel";
 import type { Instance, Payload } from "./payload";
-import { linkTo, rightness } from "./state";
+import { linkTo, isCorrect } from "./state";
 import { className, instanceName, number, plural } from "./words";
 
-/** What the reader has chosen, kept from instance to instance. */
-export interface Choice {
+/** The reader's choices, which stay the same from instance to instance. */
+export interface DisplayOptions {
   methods: Set<number>;
   truth: boolean;
   hydrogens: boolean;
 }
 
-/** What comes before and after in the list, and where this stands. */
+/** Ids of the previous and next instance in the list, and the position of this one, such as "3 of 8". */
 export interface Neighbours {
-  before: number | null;
-  after: number | null;
-  place: string;
+  previous: number | null;
+  next: number | null;
+  position: string;
 }
 
 export class InstanceView {
   readonly element: HTMLElement;
   private panels: Panel[] = [];
   private readonly nav = h("nav", { class: "steps", "aria-label": "Neighbours in the list" });
-  private readonly space = h("div", { class: "panels" });
+  private readonly panelArea = h("div", { class: "panels" });
 
   constructor(
     private readonly payload: Payload,
     private readonly one: Instance,
-    private readonly choice: Choice,
+    private readonly options: DisplayOptions,
     neighbours: Neighbours,
   ) {
-    this.steps(neighbours);
+    this.showNeighbours(neighbours);
     this.element = h(
       "article",
       {},
       this.nav,
       h("h2", { id: "instance-title", tabindex: -1 }, `${instanceName(payload, one)}: ${className(payload, one.target)}`),
       this.verdict(),
-      this.choices(),
-      this.space,
+      this.optionControls(),
+      this.panelArea,
     );
   }
 
-  /** Say what comes before and after in the list. */
-  steps(neighbours: Neighbours): void {
+  /** Show links to the previous and the next instance in the list. */
+  showNeighbours(neighbours: Neighbours): void {
     const step = (id: number | null, text: string): HTMLElement =>
       id === null ? h("span", { class: "off" }, text) : h("a", { href: linkTo(id) }, text);
-    fill(this.nav, step(neighbours.before, "← previous"), h("span", {}, neighbours.place), step(neighbours.after, "next →"));
+    replaceContent(this.nav, step(neighbours.previous, "← previous"), h("span", {}, neighbours.position), step(neighbours.next, "next →"));
   }
 
-  /** Draw, once the element is on the page. */
-  start(): void {
-    this.draw();
+  /** Draw the panels; call it once the element is on the page. */
+  mount(): void {
+    this.drawPanels();
   }
 
-  stop(): void {
-    for (const panel of this.panels) panel.stop();
+  unmount(): void {
+    for (const panel of this.panels) panel.unmount();
     this.panels = [];
   }
 
-  private draw(): void {
-    this.stop();
-    const shown = this.one.answers.flatMap((answer, n) => (answer !== null && this.choice.methods.has(n) ? [{ answer, n }] : []));
+  private drawPanels(): void {
+    this.unmount();
+    const shown = this.one.answers.flatMap((answer, n) => (answer !== null && this.options.methods.has(n) ? [{ answer, n }] : []));
     const many = this.payload.methods.length > 1;
     this.panels = shown.map(({ answer, n }) => new Panel(this.payload, this.one, n, answer, many));
-    this.space.classList.toggle("several", this.panels.length > 1);
-    this.space.replaceChildren(...this.panels.map((panel) => panel.element));
-    if (!this.panels.length) this.space.append(h("p", {}, "None of the chosen methods explains this instance."));
-    for (const panel of this.panels) panel.start();
-    this.mark();
+    this.panelArea.classList.toggle("several", this.panels.length > 1);
+    this.panelArea.replaceChildren(...this.panels.map((panel) => panel.element));
+    if (!this.panels.length) this.panelArea.append(h("p", {}, "None of the selected methods explains this instance."));
+    for (const panel of this.panels) panel.mount();
+    this.applyOptions();
   }
 
-  private mark(): void {
-    this.element.classList.toggle("with-truth", this.choice.truth);
+  private applyOptions(): void {
+    this.element.classList.toggle("with-truth", this.options.truth);
     for (const { drawing } of this.panels) {
-      drawing.showTruth(this.choice.truth);
-      drawing.showHydrogens(this.choice.hydrogens);
+      drawing.showTruth(this.options.truth);
+      drawing.showHydrogens(this.options.hydrogens);
     }
   }
 
   private verdict(): HTMLElement {
     const { payload, one } = this;
-    const right = rightness(one);
+    const correct = isCorrect(one);
     const predicted = one.predicted !== null && one.predicted !== one.target ? `The model predicts “${className(payload, one.predicted)}”. ` : "";
-    const explained = one.p === null ? `Explained: “${className(payload, one.target)}”.` : `The model gives “${className(payload, one.target)}” with p = ${number(one.p)}.`;
-    const text = right === null ? "" : right ? " That is right." : ` That is wrong: it is “${className(payload, one.label)}”.`;
-    return h("p", { class: "verdict" }, predicted + explained, text !== "" && h("strong", { class: right ? "right" : "wrong" }, text));
+    const explained = one.p === null ? `Explained: “${className(payload, one.target)}”.` : `The model gives “${className(payload, one.target)}” a probability of ${number(one.p)}.`;
+    const text = correct === null ? "" : correct ? " The prediction is correct." : ` The prediction is wrong: the true class is “${className(payload, one.label)}”.`;
+    return h("p", { class: "verdict" }, predicted + explained, text !== "" && h("strong", { class: correct ? "correct" : "wrong" }, text));
   }
 
-  private choices(): HTMLElement {
-    const { payload, one, choice } = this;
+  private optionControls(): HTMLElement {
+    const { payload, one, options } = this;
     const { graph } = one;
     const box = (text: string, on: boolean, change: (on: boolean) => void): HTMLElement => {
       const input = h("input", { type: "checkbox", checked: on, change: () => change(input.checked) });
@@ -100,20 +100,20 @@ export class InstanceView {
     const group = h("div", { class: "choices" });
     if (payload.methods.length > 1) {
       const boxes = payload.methods.map((method, n) =>
-        box(method.name, choice.methods.has(n), (on) => {
-          if (on) choice.methods.add(n);
-          else choice.methods.delete(n);
-          this.draw();
+        box(method.name, options.methods.has(n), (on) => {
+          if (on) options.methods.add(n);
+          else options.methods.delete(n);
+          this.drawPanels();
         }),
       );
-      group.append(h("fieldset", {}, h("legend", {}, "Methods side by side"), ...boxes));
+      group.append(h("fieldset", {}, h("legend", {}, "Methods to compare"), ...boxes));
     }
     if (graph.truth !== null) {
-      const outside = graph.truth_outside > 0 ? ` (${plural(graph.truth_outside, "edge")} of it out of the model's reach)` : "";
-      group.append(box(`show the ground truth${outside}`, choice.truth, (on) => ((choice.truth = on), this.mark())));
+      const outside = graph.truth_outside > 0 ? ` (${plural(graph.truth_outside, "edge")} outside the receptive field)` : "";
+      group.append(box(`show the ground truth${outside}`, options.truth, (on) => ((options.truth = on), this.applyOptions())));
     }
     if (payload.molecules) {
-      group.append(box("show all hydrogen atoms", choice.hydrogens, (on) => ((choice.hydrogens = on), this.mark())));
+      group.append(box("show all hydrogen atoms", options.hydrogens, (on) => ((options.hydrogens = on), this.applyOptions())));
     }
     return group;
   }

@@ -2,13 +2,13 @@
 
 import { h, labelled } from "./dom";
 import type { Payload } from "./payload";
-import { EVERYTHING, filtered, linkTo, rows, type Filter, type Range, type Row } from "./state";
+import { NO_FILTER, applyFilter, linkTo, rows, type Filter, type Range, type Row } from "./state";
 import { SortableTable } from "./table";
 import { atLeast, className, levelName, number } from "./words";
 
 export class InstanceList {
   readonly element: HTMLElement;
-  private filter: Filter = { ...EVERYTHING };
+  private filter: Filter = { ...NO_FILTER };
   private all: Row[] = [];
   private current: number | null = null;
   private readonly table: SortableTable<Row>;
@@ -18,48 +18,48 @@ export class InstanceList {
     private readonly payload: Payload,
     private readonly changed: () => void,
   ) {
-    const right = (row: Row): string => (row.right === null ? "–" : row.right ? "right" : "wrong");
+    const verdict = (row: Row): string => (row.correct === null ? "–" : row.correct ? "correct" : "wrong");
     this.table = new SortableTable<Row>(
       "Instances",
       [
         { name: levelName(payload), key: (row) => row.id, cell: (row) => h("a", { href: linkTo(row.id) }, String(row.id)) },
-        { name: "Class", help: "the class that is explained", key: (row) => className(payload, row.target), cell: (row) => h("span", { title: className(payload, row.target) }, className(payload, row.target)) },
-        { name: "Model", help: "whether the prediction is the true class", key: right, cell: (row) => h("span", { class: right(row) }, right(row)) },
+        { name: "Class", help: "the explained class", key: (row) => className(payload, row.target), cell: (row) => h("span", { title: className(payload, row.target) }, className(payload, row.target)) },
+        { name: "Model", help: "whether the model predicts the true class", key: verdict, cell: (row) => h("span", { class: verdict(row) }, verdict(row)) },
         { name: "PNS", help: "lower bound of the probability of necessity and sufficiency", numeric: true, descending: true, key: (row) => row.pns, cell: (row) => (row.pns === null ? number(null) : atLeast(row.pns)) },
-        { name: sizeName(payload), help: "how many are kept", numeric: true, key: (row) => row.size, cell: (row) => (row.size === null ? "–" : String(row.size)) },
+        { name: sizeName(payload), help: "number in the explanation", numeric: true, key: (row) => row.size, cell: (row) => (row.size === null ? "–" : String(row.size)) },
       ],
       (row, line) => line.toggleAttribute("data-current", row.id === this.current),
       () => this.changed(),
     );
     this.element = h("section", { class: "list", "aria-label": "Instances" }, this.controls(), this.count, h("div", { class: "scroll" }, this.table.element));
-    this.choose(0);
+    this.chooseMethod(0);
   }
 
-  /** The numbers of the shown instances, in the order of the list. */
+  /** Ids of the listed instances, in display order. */
   get order(): number[] {
     return this.table.shown.map((row) => row.id);
   }
 
-  /** Mark the instance that is open. */
+  /** Mark the open instance. */
   mark(id: number | null): void {
     this.current = id;
-    this.draw();
+    this.render();
     this.element.querySelector("[data-current]")?.scrollIntoView({ block: "nearest" });
   }
 
-  private choose(method: number): void {
+  private chooseMethod(method: number): void {
     this.all = rows(this.payload, method);
-    this.draw();
+    this.render();
   }
 
-  private change(part: Partial<Filter>): void {
+  private changeFilter(part: Partial<Filter>): void {
     this.filter = { ...this.filter, ...part };
-    this.draw();
+    this.render();
     this.changed();
   }
 
-  private draw(): void {
-    const some = filtered(this.all, this.filter);
+  private render(): void {
+    const some = applyFilter(this.all, this.filter);
     this.table.show(some);
     this.count.textContent = some.length === this.all.length ? `${some.length} instances` : `${some.length} of ${this.all.length} instances`;
   }
@@ -68,25 +68,25 @@ export class InstanceList {
     const { payload } = this;
     const kept = `${sizeName(payload)} kept`;
     const form = h("form", { role: "search", submit: (event) => event.preventDefault() });
-    const search = h("input", { type: "search", placeholder: "number, name or class", input: () => this.change({ text: search.value }) });
+    const search = h("input", { type: "search", placeholder: "id, name or class", input: () => this.changeFilter({ text: search.value }) });
     form.append(labelled("Search", search));
     if (payload.methods.length > 1) {
-      form.append(labelled("Numbers of", select(payload.methods.map((m, n) => [String(n), m.name]), (value) => (this.choose(Number(value)), this.changed()))));
+      form.append(labelled("Method", select(payload.methods.map((m, n) => [String(n), m.name]), (value) => (this.chooseMethod(Number(value)), this.changed()))));
     }
     const present = [...new Set(payload.instances.map((one) => one.target))].sort((a, b) => a - b);
     const classes: [string, string][] = [["", "all"], ...present.map((n): [string, string] => [String(n), className(payload, n)])];
-    form.append(labelled("Class", select(classes, (value) => this.change({ target: value === "" ? null : Number(value) }))));
+    form.append(labelled("Class", select(classes, (value) => this.changeFilter({ target: value === "" ? null : Number(value) }))));
     form.append(
-      labelled("Model is", select([["", "right or wrong"], ["right", "right"], ["wrong", "wrong"]], (value) => this.change({ right: value === "" ? null : value === "right" }))),
-      range("PNS", 1, (pns) => this.change({ pns })),
-      range(kept, null, (size) => this.change({ size })),
-      h("button", { type: "reset", click: () => ((this.filter = { ...EVERYTHING }), this.choose(0), this.changed()) }, "Show all"),
+      labelled("Prediction", select([["", "all"], ["correct", "correct"], ["wrong", "wrong"]], (value) => this.changeFilter({ correct: value === "" ? null : value === "correct" }))),
+      range("PNS", 1, (pns) => this.changeFilter({ pns })),
+      range(kept, null, (size) => this.changeFilter({ size })),
+      h("button", { type: "reset", click: () => ((this.filter = { ...NO_FILTER }), this.chooseMethod(0), this.changed()) }, "Reset filters"),
     );
     return form;
   }
 }
 
-/** What the size of an explanation counts. */
+/** What the size column counts. */
 function sizeName(payload: Payload): string {
   const [method] = payload.methods;
   if (method?.edges) return payload.molecules ? "Bonds" : "Edges";
@@ -98,7 +98,7 @@ function select(options: [string, string][], change: (value: string) => void): H
   return control;
 }
 
-/** Two numbers, from and to. */
+/** Two number inputs, from and to. */
 function range(name: string, max: number | null, change: (range: Range) => void): HTMLElement {
   const value = (input: HTMLInputElement): number | null => (input.value === "" ? null : input.valueAsNumber);
   const input = (word: string): HTMLInputElement =>

@@ -1,64 +1,64 @@
-/** The page: a list beside an overview or an instance, whichever the address names. */
+/** The page: the list of instances beside the overview or an instance, depending on the address. */
 
 import { h } from "./dom";
-import { InstanceView, type Choice, type Neighbours } from "./instance";
+import { InstanceView, type DisplayOptions, type Neighbours } from "./instance";
 import { InstanceList } from "./list";
 import { overview } from "./overview";
 import type { Payload } from "./payload";
-import { linked } from "./state";
+import { linkedInstance } from "./state";
 import { start as startTheme, theme, toggle, onTheme } from "./theme";
 import { instanceName, number } from "./words";
 
 const payload = JSON.parse(document.getElementById("data")?.textContent ?? "null") as Payload;
-const choice: Choice = { methods: new Set(payload.methods.keys()), truth: false, hydrogens: true };
+const options: DisplayOptions = { methods: new Set(payload.methods.keys()), truth: false, hydrogens: true };
 const main = h("main", { id: "main" });
-const list = new InstanceList(payload, () => refresh());
+const list = new InstanceList(payload, () => refreshNeighbours());
 let view: InstanceView | null = null;
 let open: number | null = null;
 
-/** Show what the address names. */
+/** Show the view that the address names. */
 function route(focus: boolean): void {
-  const id = linked(location.hash);
+  const id = linkedInstance(location.hash);
   const one = payload.instances.find((instance) => instance.id === id) ?? null;
-  view?.stop();
+  view?.unmount();
   view = null;
   open = one?.id ?? null;
   list.mark(open);
   document.body.classList.toggle("at-instance", one !== null);
   document.title = one === null ? payload.title : `${instanceName(payload, one)} – ${payload.title}`;
   if (one !== null) {
-    view = new InstanceView(payload, one, choice, neighbours());
+    view = new InstanceView(payload, one, options, neighbours());
     main.replaceChildren(view.element);
-    view.start();
+    view.mount();
   } else {
-    const lost = id !== null && h("p", { role: "alert" }, `There is no instance ${id} in this report.`);
-    main.replaceChildren(...(lost ? [lost] : []), overview(payload));
+    const notFound = id !== null && h("p", { role: "alert" }, `There is no instance ${id} in this report.`);
+    main.replaceChildren(...(notFound ? [notFound] : []), overview(payload));
   }
   if (focus) main.querySelector<HTMLElement>("h2")?.focus({ preventScroll: true });
   if (focus) main.scrollIntoView({ block: "start" });
 }
 
-/** What comes before and after the open instance in the list. */
+/** The instances before and after the open one in the list. */
 function neighbours(): Neighbours {
   const order = list.order;
   const at = open === null ? -1 : order.indexOf(open);
-  if (at < 0) return { before: null, after: null, place: "not in the list as it is filtered" };
-  return { before: order[at - 1] ?? null, after: order[at + 1] ?? null, place: `${number(at + 1, 0)} of ${order.length}` };
+  if (at < 0) return { previous: null, next: null, position: "hidden by the current filters" };
+  return { previous: order[at - 1] ?? null, next: order[at + 1] ?? null, position: `${number(at + 1, 0)} of ${order.length}` };
 }
 
-/** The list has changed: so may have what comes before and after. */
-function refresh(): void {
-  view?.steps(neighbours());
+/** Update the links to the neighbours after the list has changed. */
+function refreshNeighbours(): void {
+  view?.showNeighbours(neighbours());
 }
 
 function header(): HTMLElement {
   const button = h("button", { type: "button", click: toggle });
-  const say = (): void => {
+  const updateButton = (): void => {
     button.textContent = theme() === "dark" ? "Light" : "Dark";
     button.setAttribute("aria-label", `Use ${theme() === "dark" ? "light" : "dark"} colours`);
   };
-  onTheme(say);
-  const skip = h("a", { class: "skip", href: "#main", click: (event) => (event.preventDefault(), main.querySelector<HTMLElement>("h2")?.focus()) }, "Skip the list");
+  onTheme(updateButton);
+  const skip = h("a", { class: "skip", href: "#main", click: (event) => (event.preventDefault(), main.querySelector<HTMLElement>("h2")?.focus()) }, "Skip to content");
   return h(
     "header",
     {},
@@ -68,7 +68,7 @@ function header(): HTMLElement {
   );
 }
 
-/** On paper everything is unfolded. */
+/** Open all folded sections while printing. */
 function unfoldForPrint(): void {
   let folded: HTMLDetailsElement[] = [];
   addEventListener("beforeprint", () => {

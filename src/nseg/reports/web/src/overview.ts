@@ -1,7 +1,7 @@
-/** What was explained, by what, and how well on the whole. */
+/** The overview: what was explained, by which methods, and the quality over all instances. */
 
 import { h, svg, type Child } from "./dom";
-import type { Cell, Column, Curve, Method, Payload, Plain, Summary } from "./payload";
+import type { Cell, Column, Curve, Method, Payload, Scalar, Summary } from "./payload";
 import type { Key } from "./state";
 import { SortableTable } from "./table";
 import { number } from "./words";
@@ -14,7 +14,7 @@ export function overview(payload: Payload): HTMLElement {
     h("dl", { class: "facts" }, ...payload.facts.flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)])),
     payload.summary && summary(payload.summary),
     ...curves(payload.methods),
-    reading(),
+    glossary(),
     ...payload.methods.filter((method) => method.settings.length).map(settings),
   );
 }
@@ -28,24 +28,24 @@ function summary(table: Summary): HTMLElement {
       numeric: table.rows.some((row) => typeof value(row[n] ?? null) === "number"),
       descending: column.better === "higher",
       key: (row: Cell[]): Key => value(row[n] ?? null),
-      cell: (row: Cell[]): Child => cell(row[n] ?? null, column, counts(table.rows, n) ? 0 : 3),
+      cell: (row: Cell[]): Child => cell(row[n] ?? null, column, holdsIntegers(table.rows, n) ? 0 : 3),
     })),
   );
   shown.show(table.rows);
   return h("section", { class: "summary" }, h("div", { class: "scroll" }, shown.element), ...table.notes.map((note) => h("p", { class: "note" }, note)));
 }
 
-function value(cell: Cell): Plain {
+function value(cell: Cell): Scalar {
   return cell !== null && typeof cell === "object" ? cell.value : cell;
 }
 
-/** Whether a column holds whole numbers only. */
-function counts(rows: Cell[][], column: number): boolean {
+/** Whether all numbers of a column are integers. */
+function holdsIntegers(rows: Cell[][], column: number): boolean {
   return rows.every((row) => !(typeof value(row[column] ?? null) === "number") || Number.isInteger(value(row[column] ?? null)));
 }
 
 function cell(cell: Cell, column: Column, digits: number): Child {
-  const text = (plain: Plain): string => (typeof plain === "string" ? plain : number(plain, column.digits ?? digits));
+  const text = (plain: Scalar): string => (typeof plain === "string" ? plain : number(plain, column.digits ?? digits));
   if (cell === null || typeof cell !== "object") return text(cell);
   const { low, high, paper, note } = cell;
   return h(
@@ -68,8 +68,8 @@ function curves(methods: Method[]): Child[] {
   const known = methods.filter((method) => method.curve !== null);
   if (!known.length) return [];
   return [
-    h("h3", {}, "If masks are cut at one threshold"),
-    h("p", {}, "Means over all instances, if just what weighs more than the threshold is kept. A method whose weights are well apart has flat lines."),
+    h("h3", {}, "Quality by mask threshold"),
+    h("p", {}, "Means over all instances if only elements with a weight above the threshold are kept. Flat lines mean that a method separates its weights well."),
     h("div", { class: "curves" }, ...known.map((method) => chart(method.name, method.curve as Curve))),
   ];
 }
@@ -79,10 +79,10 @@ function chart(name: string, curve: Curve): HTMLElement {
   const x = (t: number): number => left + ((t - 0.1) / 0.8) * (width - left - right);
   const y = (v: number): number => top + (1 - v) * (height - top - bottom);
   const ends = LINES.map(([key, text]) => ({ key, text, at: y(curve[key].at(-1) ?? 0) })).sort((a, b) => a.at - b.at);
-  ends.forEach((end, n) => (end.at = Math.max(end.at, (ends[n - 1]?.at ?? -Infinity) + 13))); // labels do not overlap,
+  ends.forEach((end, n) => (end.at = Math.max(end.at, (ends[n - 1]?.at ?? -Infinity) + 13))); // keep labels from overlapping
   for (let n = ends.length - 1, lowest = height - bottom; n >= 0; n--, lowest -= 13) {
     const end = ends[n];
-    if (end) end.at = Math.min(end.at, lowest); // nor leave the picture
+    if (end) end.at = Math.min(end.at, lowest); // and inside the picture
   }
   const ticks = [0, 0.5, 1].map((v) => svg("g", {}, svg("line", { class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v) }), svg("text", { x: left - 6, y: y(v) + 4, "text-anchor": "end" }, String(v))));
   const below = [0.1, 0.5, 0.9].map((t) => svg("text", { x: x(t), y: height - bottom + 16, "text-anchor": "middle" }, String(t)));
@@ -95,23 +95,23 @@ function chart(name: string, curve: Curve): HTMLElement {
   return h("figure", {}, h("figcaption", {}, name), picture, h("details", {}, h("summary", {}, "Numbers"), h("table", {}, h("caption", {}, `${name} by threshold`), h("thead", {}, head), h("tbody", {}, ...body))));
 }
 
-function reading(): HTMLElement {
+function glossary(): HTMLElement {
   const entry = (term: string, text: string): Child[] => [h("dt", {}, term), h("dd", {}, text)];
   return h(
     "details",
     { open: true },
-    h("summary", {}, "How to read the numbers"),
+    h("summary", {}, "What the numbers mean"),
     h(
       "dl",
       { class: "facts" },
-      ...entry("explanation", "The part of the graph that a method says the prediction rests on. Weights rank all of it; what is kept is the explanation itself."),
-      ...entry("direction", "Each edge carries messages both ways, and one of the two can be enough. An arrow then shows the way of the messages that are kept."),
-      ...entry("p", "How likely the model finds the explained class. A “world” is the graph with some of it left out: messages over what is left out are weighed by 0."),
-      ...entry("Fid+", "The class changes if the explanation is left out. For many instances: the share for which it does. Higher is better."),
-      ...entry("Fid−", "The class changes if only the explanation is left. Lower is better."),
-      ...entry("PNS", "Probability that the explanation is both necessary and sufficient: at least p with it alone minus p without it."),
-      ...entry("PN, PS", "The same for necessity alone and for sufficiency alone."),
-      ...entry("sparsity", "Share of the graph within the model's reach that the explanation leaves out. Fid+ and Fid− mean little without it: the whole graph is always sufficient."),
+      ...entry("explanation", "The part of the graph that a method gives as the reason for a prediction. Its weights rank all edges (or nodes); the kept part is the explanation itself."),
+      ...entry("direction", "An edge carries messages in both directions, and one direction can be enough. An arrow shows a direction that is kept alone."),
+      ...entry("p", "The model's probability of the explained class. A “world” is the graph with some parts left out: messages over these parts are multiplied by 0."),
+      ...entry("Fid+", "The class changes if the explanation is left out. Over many instances: the share for which it changes. Higher is better."),
+      ...entry("Fid−", "The class changes if only the explanation is kept. Lower is better."),
+      ...entry("PNS", "Probability that the explanation is both necessary and sufficient. Its lower bound is p with the explanation alone minus p without it, or 0 if that is negative."),
+      ...entry("PN, PS", "Probability of necessity alone, and of sufficiency alone."),
+      ...entry("sparsity", "Share of the receptive field that the explanation leaves out. Fid+ and Fid− mean little without it: the whole graph is always sufficient."),
     ),
   );
 }

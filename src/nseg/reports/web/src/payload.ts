@@ -1,4 +1,8 @@
-/** What Python wrote into the page (payload.py); all numbers are rounded, all texts are data and never markup. */
+/**
+ * The JSON that Python writes into the page (payload.py): change both together.
+ *
+ * Numbers are rounded. Texts are data and never markup.
+ */
 
 export interface Payload {
   title: string;
@@ -8,9 +12,9 @@ export interface Payload {
   summary: Summary | null;
   methods: Method[];
   classes: string[];
-  /** What colours nodes. */
+  /** Names of the groups that colour nodes. */
   groups: string[];
-  /** What nodes are called; `Graph.name` points into it. */
+  /** Names of nodes; `Graph.name` holds positions in this list. */
   names: string[];
   instances: Instance[];
 }
@@ -29,22 +33,22 @@ export interface Column {
   help?: string;
 }
 
-export type Plain = number | string | null;
-export type Cell = Plain | { value: Plain; paper?: Plain; low?: number | null; high?: number | null; note?: string };
+export type Scalar = number | string | null;
+export type Cell = Scalar | { value: Scalar; paper?: Scalar; low?: number | null; high?: number | null; note?: string };
 
 export interface Method {
   name: string;
   settings: [string, string][];
-  /** Whether edges and whether nodes are explained; `features` if node masks are of features common to all nodes. */
+  /** Whether edges and nodes are masked; `features` if the node mask is a feature mask that all nodes share. */
   edges: boolean;
   nodes: boolean;
   features: boolean;
-  /** Probability of each sub-event of the complement: one, or those of 00, 01 and 10. */
+  /** Probability of each sub-event of the complement: 1, or those of 00, 01 and 10. */
   split: number[];
   curve: Curve | null;
 }
 
-/** Means over all instances, for masks cut at a threshold. */
+/** Means over all instances at each mask threshold. */
 export interface Curve {
   at: number[];
   fid_plus: number[];
@@ -62,11 +66,11 @@ export interface Instance {
   /** Probability of the explained class on the whole graph. */
   p: number | null;
   graph: Graph;
-  /** By method; null where a method did not explain this instance. */
-  answers: (Answer | null)[];
+  /** One per method; null if a method did not explain this instance. */
+  answers: (MethodAnswer | null)[];
 }
 
-/** A drawn line joins two nodes, whichever way edges run between them. */
+/** The drawn graph. A line joins two nodes and stands for all edges between them, in both directions. */
 export interface Graph {
   node: number[];
   x: number[];
@@ -77,21 +81,22 @@ export interface Graph {
   source: number[];
   end: number[];
   order: number[] | null;
-  /** Lines and nodes of the ground truth; null where none is known. */
+  /** Lines and nodes of the ground truth; null if it is unknown. */
   truth: number[] | null;
   truth_nodes: number[];
-  /** Lines of the ground truth that no message reaches the output from, and lines that are not drawn. */
+  /** Number of ground truth lines outside the receptive field, and of lines that are not drawn. */
   truth_outside: number;
   left_out: number;
 }
 
-export interface Answer {
-  /** What is said of lines, from source to end; of the way back where that differs; of nodes; of features. */
-  lines: Marks | null;
-  back: Marks | null;
-  nodes: Marks | null;
-  features: Marks | null;
-  /** Lines, nodes and features kept by the explanation, and in all; also those that are not drawn. */
+/** One method's explanation of one instance. */
+export interface MethodAnswer {
+  /** Mask entries of lines from source to end (forward), from end to source if they differ, of nodes and of features. */
+  lines: MaskEntries | null;
+  back: MaskEntries | null;
+  nodes: MaskEntries | null;
+  features: MaskEntries | null;
+  /** Numbers of kept, and of all, lines, nodes and features, including those that are not drawn. */
   size: Size;
   of: Size;
   exact: boolean;
@@ -102,31 +107,32 @@ export interface Answer {
   ps: number | null;
   worlds: Worlds | null;
   stops: Stops;
-  /** A certificate in words. */
+  /** The certificate as text. */
   words: string | null;
 }
 
-export interface Marks {
-  /** In thousandths; -1 where there is none. */
+/** Mask values of lines, nodes or features. */
+export interface MaskEntries {
+  /** In thousandths; -1 if there is no element. */
   weight: number[];
-  /** Places of those that the explanation keeps. */
+  /** Positions of the elements that the explanation keeps. */
   kept: number[];
-  /** The first stop at which each is kept. */
+  /** The first stop of the slider that keeps each element. */
   stay: number[];
 }
 
 /** Numbers of lines, nodes and features. */
 export type Size = [number, number, number];
 
-/** Probability of the explained class and predicted class with the explanation alone, then in each sub-event without it. */
+/** Probability of the explained class, and predicted class: with the explanation alone, then in each complement world. */
 export interface Worlds {
   p: number[];
   label: number[];
 }
 
-/** Cuts of the ranking, from nothing kept to everything kept. */
+/** Stops of the slider: thresholds of the ranking, from nothing kept to everything kept. */
 export interface Stops {
-  /** The lowest weight that is kept; null where nothing is. */
+  /** The lowest kept weight; null if nothing is kept. */
   least: (number | null)[];
   size: Size[];
   worlds: Worlds[] | null;

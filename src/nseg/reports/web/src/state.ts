@@ -1,16 +1,16 @@
-/** What the page knows apart from what it draws: rows, filters, order, links, and what is kept. No DOM here. */
+/** Logic of the page without the DOM: table rows, filters, sorting, links, kept elements and bounds. */
 
-import type { Answer, Instance, Marks, Payload } from "./payload";
+import type { MethodAnswer, Instance, MaskEntries, Payload } from "./payload";
 import { targetNames } from "./words";
 
 /** One instance in the list, with the numbers of one method. */
 export interface Row {
   id: number;
   target: number;
-  /** Whether the prediction is right; null where the true class is not known. */
-  right: boolean | null;
+  /** Whether the prediction is correct; null if the true class is unknown. */
+  correct: boolean | null;
   pns: number | null;
-  /** Edges kept, or nodes or features where only they are explained. */
+  /** Number of kept edges; of nodes or features if edges are not masked. */
   size: number | null;
   text: string;
 }
@@ -18,7 +18,7 @@ export interface Row {
 export interface Filter {
   text: string;
   target: number | null;
-  right: boolean | null;
+  correct: boolean | null;
   pns: Range;
   size: Range;
 }
@@ -28,15 +28,15 @@ export interface Range {
   high: number | null;
 }
 
-export const EVERYTHING: Filter = {
+export const NO_FILTER: Filter = {
   text: "",
   target: null,
-  right: null,
+  correct: null,
   pns: { low: null, high: null },
   size: { low: null, high: null },
 };
 
-export function rightness(one: Instance): boolean | null {
+export function isCorrect(one: Instance): boolean | null {
   return one.predicted === null || one.label === null ? null : one.predicted === one.label;
 }
 
@@ -47,7 +47,7 @@ export function rows(payload: Payload, method: number): Row[] {
     return {
       id: one.id,
       target: one.target,
-      right: rightness(one),
+      correct: isCorrect(one),
       pns: answer?.pns ?? null,
       size: answer && mainSize(answer),
       text: [one.id, ...targetNames(payload, one), ...classes].join(" ").toLowerCase(),
@@ -55,20 +55,20 @@ export function rows(payload: Payload, method: number): Row[] {
   });
 }
 
-/** How many edges are kept; nodes where edges are not explained, features where nodes are not either. */
-function mainSize(answer: Answer): number {
+/** Number of kept edges; of nodes if edges are not masked, of features if nodes are not masked either. */
+function mainSize(answer: MethodAnswer): number {
   const [lines, nodes, features] = answer.size;
   return answer.lines !== null ? lines : answer.nodes !== null ? nodes : features;
 }
 
-/** Rows that pass; each word of the text must be there, a number alone must be the instance's own. */
-export function filtered(all: readonly Row[], filter: Filter): Row[] {
+/** Rows that pass the filter. Each search word must occur in the row's text; a number must begin the instance's id. */
+export function applyFilter(all: readonly Row[], filter: Filter): Row[] {
   const words = filter.text.toLowerCase().split(/\s+/).filter(Boolean);
   return all.filter(
     (row) =>
       words.every((word) => (/^\d+$/.test(word) ? String(row.id).startsWith(word) : row.text.includes(word))) &&
       (filter.target === null || row.target === filter.target) &&
-      (filter.right === null || row.right === filter.right) &&
+      (filter.correct === null || row.correct === filter.correct) &&
       within(row.pns, filter.pns) &&
       within(row.size, filter.size),
   );
@@ -81,8 +81,8 @@ function within(value: number | null, range: Range): boolean {
 
 export type Key = number | string | null;
 
-/** Items in the order of a key, what is not known last, equals in the order they had. */
-export function ordered<T>(items: readonly T[], key: (item: T) => Key, descending: boolean): T[] {
+/** Items sorted by a key: stable, with unknown keys (null) last in both directions. */
+export function sorted<T>(items: readonly T[], key: (item: T) => Key, descending: boolean): T[] {
   const sign = descending ? -1 : 1;
   return [...items].sort((one, other) => {
     const [a, b] = [key(one), key(other)];
@@ -92,8 +92,8 @@ export function ordered<T>(items: readonly T[], key: (item: T) => Key, descendin
   });
 }
 
-/** The instance that a link points to; null for the overview. */
-export function linked(hash: string): number | null {
+/** Id of the instance that a link points to; null for the overview. */
+export function linkedInstance(hash: string): number | null {
   const text = new URLSearchParams(hash.replace(/^#/, "")).get("instance");
   return text !== null && /^\d+$/.test(text) ? Number(text) : null;
 }
@@ -102,55 +102,55 @@ export function linkTo(id: number): string {
   return `#instance=${id}`;
 }
 
-/** Where the ranking is cut, or null for the explanation as it was found. */
-export type Cut = number | null;
+/** What is shown: a stop of the slider, or null for the explanation itself. */
+export type Selection = number | null;
 
-/** Which directions of a line are kept. */
-export type Way = "both" | "there" | "back";
+/** Which directions of a line are kept; forward is from its source to its end. */
+export type Direction = "both" | "forward" | "backward";
 
 export interface Kept {
-  lines: Map<number, Way>;
+  lines: Map<number, Direction>;
   nodes: Set<number>;
   features: Set<number>;
 }
 
-/** What is kept, on the lines and nodes that are drawn. */
-export function kept(answer: Answer, cut: Cut): Kept {
-  const there = among(answer.lines, cut);
-  const back = answer.back === null ? there : among(answer.back, cut);
-  const lines = new Map<number, Way>();
-  for (const line of [...new Set([...there, ...back])].sort((a, b) => a - b)) {
-    lines.set(line, !back.has(line) ? "there" : !there.has(line) ? "back" : "both");
+/** The kept lines, nodes and features among those that are drawn. */
+export function kept(answer: MethodAnswer, selection: Selection): Kept {
+  const forward = keptElements(answer.lines, selection);
+  const backward = answer.back === null ? forward : keptElements(answer.back, selection);
+  const lines = new Map<number, Direction>();
+  for (const line of [...new Set([...forward, ...backward])].sort((a, b) => a - b)) {
+    lines.set(line, !backward.has(line) ? "forward" : !forward.has(line) ? "backward" : "both");
   }
-  return { lines, nodes: among(answer.nodes, cut), features: among(answer.features, cut) };
+  return { lines, nodes: keptElements(answer.nodes, selection), features: keptElements(answer.features, selection) };
 }
 
-function among(marks: Marks | null, cut: Cut): Set<number> {
-  if (marks === null) return new Set();
-  return new Set(cut === null ? marks.kept : [...marks.stay.keys()].filter((place) => (marks.stay[place] ?? Infinity) <= cut));
+function keptElements(entries: MaskEntries | null, selection: Selection): Set<number> {
+  if (entries === null) return new Set();
+  return new Set(selection === null ? entries.kept : [...entries.stay.keys()].filter((index) => (entries.stay[index] ?? Infinity) <= selection));
 }
 
-/** How many lines are kept one way only although edges run both ways. */
-export function oneWay(answer: Answer, found: Kept): number {
+/** Number of lines that have edges in both directions, of which one is kept. */
+export function countOneWay(answer: MethodAnswer, found: Kept): number {
   const both = (line: number): boolean => (answer.lines?.weight[line] ?? -1) >= 0 && (answer.back?.weight[line] ?? -1) >= 0;
-  return [...found.lines].filter(([line, way]) => way !== "both" && both(line)).length;
+  return [...found.lines].filter(([line, direction]) => direction !== "both" && both(line)).length;
 }
 
-/** What the model says with what is kept, and without it. */
+/** Probabilities and bounds of the kept part. */
 export interface Outcome {
   p_factual: number;
   p_complement: number;
   pns: number;
   pn: number;
   ps: number;
-  /** Whether the class changes without what is kept (Fid+), and with it alone (Fid-); null where it is not known. */
+  /** Whether the class changes without the kept part (Fid+), and with it alone (Fid-); null if unknown. */
   changes_without: boolean | null;
   changes_alone: boolean | null;
 }
 
-export function outcome(one: Instance, answer: Answer, cut: Cut, split: number[]): Outcome | null {
-  const worlds = cut === null ? answer.worlds : (answer.stops.worlds?.[cut] ?? null);
-  if (cut === null && answer.p_factual !== null && answer.p_complement !== null) {
+export function outcome(one: Instance, answer: MethodAnswer, selection: Selection, split: number[]): Outcome | null {
+  const worlds = selection === null ? answer.worlds : (answer.stops.worlds?.[selection] ?? null);
+  if (selection === null && answer.p_factual !== null && answer.p_complement !== null) {
     const { p_factual, p_complement } = answer;
     const bounds = { pns: answer.pns ?? 0, pn: answer.pn ?? 0, ps: answer.ps ?? 0 };
     return { p_factual, p_complement, ...bounds, ...changes(one, worlds?.label) };

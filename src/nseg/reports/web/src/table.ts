@@ -1,13 +1,13 @@
-/** A table whose columns can be sorted, with real headers and buttons. */
+/** A table that is sorted by clicking on column headers. */
 
-import { h, fill, type Child } from "./dom";
-import { ordered, type Key } from "./state";
+import { h, replaceContent, type Child } from "./dom";
+import { sorted, type Key } from "./state";
 
 export interface Column<T> {
   name: string;
   help?: string | null;
   numeric?: boolean;
-  /** Whether the first click puts large values first. */
+  /** Whether the first click sorts in descending order. */
   descending?: boolean;
   key: (row: T) => Key;
   cell: (row: T) => Child;
@@ -15,54 +15,54 @@ export interface Column<T> {
 
 export class SortableTable<T> {
   readonly element: HTMLTableElement;
-  /** The rows in the order in which they are shown. */
+  /** The rows in display order. */
   shown: T[] = [];
   private readonly body = h("tbody");
-  private readonly heads: HTMLTableCellElement[];
+  private readonly headers: HTMLTableCellElement[];
   private rows: readonly T[] = [];
-  private by: number | null = null;
+  private sortColumn: number | null = null;
   private descending = false;
 
   constructor(
     caption: string,
     private readonly columns: Column<T>[],
-    private readonly mark: (row: T, line: HTMLTableRowElement) => void = () => {},
-    private readonly changed: () => void = () => {},
+    private readonly decorate: (row: T, line: HTMLTableRowElement) => void = () => {},
+    private readonly onSort: () => void = () => {},
   ) {
-    this.heads = columns.map((column, place) =>
+    this.headers = columns.map((column, index) =>
       h(
         "th",
         { scope: "col", class: column.numeric ? "numeric" : null, "aria-sort": "none" },
-        h("button", { type: "button", class: "sort", title: column.help ?? null, click: () => this.sort(place) }, column.name),
+        h("button", { type: "button", class: "sort", title: column.help ?? null, click: () => this.sort(index) }, column.name),
       ),
     );
-    this.element = h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, ...this.heads)), this.body);
+    this.element = h("table", {}, h("caption", {}, caption), h("thead", {}, h("tr", {}, ...this.headers)), this.body);
   }
 
   show(rows: readonly T[]): void {
     this.rows = rows;
-    this.draw();
+    this.render();
   }
 
-  private sort(place: number): void {
-    this.descending = this.by === place ? !this.descending : (this.columns[place]?.descending ?? false);
-    this.by = place;
-    this.heads.forEach((head, n) =>
-      head.setAttribute("aria-sort", n !== place ? "none" : this.descending ? "descending" : "ascending"),
+  private sort(index: number): void {
+    this.descending = this.sortColumn === index ? !this.descending : (this.columns[index]?.descending ?? false);
+    this.sortColumn = index;
+    this.headers.forEach((header, n) =>
+      header.setAttribute("aria-sort", n !== index ? "none" : this.descending ? "descending" : "ascending"),
     );
-    this.draw();
-    this.changed();
+    this.render();
+    this.onSort();
   }
 
-  private draw(): void {
-    const column = this.by === null ? null : (this.columns[this.by] ?? null);
-    this.shown = column === null ? [...this.rows] : ordered(this.rows, column.key, this.descending);
-    fill(
+  private render(): void {
+    const column = this.sortColumn === null ? null : (this.columns[this.sortColumn] ?? null);
+    this.shown = column === null ? [...this.rows] : sorted(this.rows, column.key, this.descending);
+    replaceContent(
       this.body,
       ...this.shown.map((row) => {
         const cells = this.columns.map((c, n) => h(n ? "td" : "th", n ? { class: c.numeric ? "numeric" : null } : { scope: "row" }, c.cell(row)));
         const line = h("tr", {}, ...cells);
-        this.mark(row, line);
+        this.decorate(row, line);
         return line;
       }),
     );

@@ -1,4 +1,4 @@
-/** Light and dark: as the system has it until the reader chooses. */
+/** Light and dark colours: the setting of the system until the reader chooses. */
 
 const system = matchMedia("(prefers-color-scheme: dark)");
 const root = document.documentElement;
@@ -9,7 +9,7 @@ export function theme(): "light" | "dark" {
   return root.dataset["theme"] === "dark" ? "dark" : "light";
 }
 
-/** Call a function whenever the colours change, until the returned function is called. */
+/** Call a listener whenever the colours change; the returned function unsubscribes it. */
 export function onTheme(listener: () => void): () => void {
   listeners.add(listener);
   return () => listeners.delete(listener);
@@ -36,7 +36,7 @@ function paint(name: "light" | "dark"): void {
   for (const listener of listeners) listener();
 }
 
-/** A colour of the style sheet. */
+/** Value of a colour variable of the style sheet. */
 export function colour(name: string): string {
   return getComputedStyle(root).getPropertyValue(`--${name}`).trim();
 }

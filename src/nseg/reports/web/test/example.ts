@@ -1,8 +1,8 @@
-/** A payload small enough to know by heart. */
+/** A small payload for the tests. */
 
-import type { Answer, Instance, Payload } from "../src/payload";
+import type { MethodAnswer, Instance, Payload } from "../src/payload";
 
-export function answer(part: Partial<Answer> = {}): Answer {
+export function answer(part: Partial<MethodAnswer> = {}): MethodAnswer {
   return {
     lines: { weight: [900, 100, 500], kept: [0, 2], stay: [1, 3, 2] },
     back: null,

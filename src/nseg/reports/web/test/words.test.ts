@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Method } from "../src/payload";
 import { outcome } from "../src/state";
-import { atLeast, bondName, certificate, cutWords, groupName, instanceName, lineName, lineWeight, lineWeights, nodeName, oneWayWords, shareWords, worldNames } from "../src/words";
+import { atLeast, bondName, certificate, selectionWords, groupName, instanceName, lineName, lineWeight, lineWeights, nodeName, oneWayWords, shareWords, worldNames } from "../src/words";
 import { answer, instance, payload } from "./example";
 
 const page = payload();
@@ -10,90 +10,90 @@ const { graph } = instance();
 const [method] = page.methods as [Method];
 const joint: Method = { ...method, nodes: true, split: [1 / 3, 1 / 3, 1 / 3] };
 
-test("a claim that something is at least a number is never too much", () => {
+test("lower bounds are rounded down", () => {
   assert.equal(atLeast(0.8379), "0.837");
   assert.equal(atLeast(0.84), "0.840");
   assert.equal(atLeast(1), "1.000");
 });
 
-test("the certificate says what happens with the explanation and without it", () => {
+test("the certificate describes the model with and without the explanation", () => {
   const found = outcome(page.instances[0]!, answer(), null, [1])!;
   const text = certificate(page, instance(), method, answer(), null, found, [0, 1]).join(" ");
   assert.equal(
     text,
-    "Keeping only these 2 edges gives “house” with p = 0.800 (on the whole graph p = 0.900). " +
-      "Without them p = 0.100, and the model says “tree” instead. " +
+    "With only these 2 edges, the model gives “house” a probability of 0.800 (0.900 on the whole graph). " +
+      "Without them, the probability is 0.100, and the model predicts “tree” instead. " +
       "So the probability that they are both necessary and sufficient (PNS) is at least 0.700; " +
-      "necessary (PN) at least 0.875; sufficient (PS) at least 0.777.",
+      "necessary (PN): at least 0.875; sufficient (PS): at least 0.777.",
   );
 });
 
-test("what was tried in full says so, within the tolerance that was asked for, and a cut never does", () => {
+test("an exhaustive search is mentioned with its tolerance, but never for a stop of the slider", () => {
   const one = answer({ exact: true });
-  const said = (cut: number | null): string => certificate(page, instance(), method, one, cut, outcome(instance(), one, cut, [1])!, [0, 1]).join(" ");
-  assert.match(said(null), /All subsets were tried: of those within 0\.05 of the best bound, this is the smallest\.$/);
-  assert.doesNotMatch(said(1), /tried/);
+  const said = (stop: number | null): string => certificate(page, instance(), method, one, stop, outcome(instance(), one, stop, [1])!, [0, 1]).join(" ");
+  assert.match(said(null), /All subsets were evaluated: this is the smallest one within 0\.05 of the best bound\.$/);
+  assert.doesNotMatch(said(1), /subsets/);
 });
 
-test("one edge is it, none is nothing, and nothing is not left out", () => {
+test("the certificate has its own words for one edge and for no edge", () => {
   const one = answer();
-  const said = (cut: number): string => certificate(page, instance(), method, one, cut, outcome(instance(), one, cut, [1])!, null).join(" ");
-  assert.match(said(1), /^Keeping only this 1 edge .* Without it p = 0\.200\. So the probability that it is both/);
-  assert.match(said(0), /^Keeping nothing gives/);
+  const said = (stop: number): string => certificate(page, instance(), method, one, stop, outcome(instance(), one, stop, [1])!, null).join(" ");
+  assert.match(said(1), /^With only this 1 edge, .* Without it, the probability is 0\.200\. So the probability that it is both/);
+  assert.match(said(0), /^With nothing kept, the model gives .* that the empty explanation is both/);
   assert.doesNotMatch(said(0), /Without/);
 });
 
-test("sizes are of what the method explains", () => {
+test("sizes count what the method masks", () => {
   assert.equal(shareWords(page, method, [2, 0, 0], [3, 0, 0]), "2 of 3 edges");
   assert.equal(shareWords(page, joint, [1, 1, 0], [1, 5, 0]), "1 of 1 edge and 1 of 5 nodes");
   assert.equal(shareWords(payload({ molecules: true }), method, [2, 0, 0], [3, 0, 0]), "2 of 3 bonds");
   assert.equal(shareWords(page, { ...joint, features: true }, [1, 0, 4], [2, 0, 9]), "1 of 2 edges and 4 of 9 features");
 });
 
-test("the slider says what it stands at", () => {
-  assert.equal(cutWords(page, method, answer(), null), "The explanation: 2 of 3 edges");
-  assert.equal(cutWords(page, method, answer(), 0), "Nothing is kept: 0 of 3 edges");
-  assert.equal(cutWords(page, method, answer(), 2), "Weight at least 0.500: 2 of 3 edges");
+test("the selection is described with its size", () => {
+  assert.equal(selectionWords(page, method, answer(), null), "The explanation: 2 of 3 edges");
+  assert.equal(selectionWords(page, method, answer(), 0), "Nothing is kept: 0 of 3 edges");
+  assert.equal(selectionWords(page, method, answer(), 2), "Weight at least 0.500: 2 of 3 edges");
 });
 
-test("nodes and edges are called by name and number", () => {
+test("nodes and edges have a name and an id", () => {
   assert.equal(nodeName(page, graph, 2), "9");
   assert.equal(lineName(page, graph, 2), "3 – 9");
-  assert.equal(lineName(page, graph, 2, "back"), "9 → 3");
+  assert.equal(lineName(page, graph, 2, "backward"), "9 → 3");
   const named = { ...graph, name: [0, 1, 0] };
   assert.equal(nodeName(payload({ names: ["C", "<b>"] }), named, 1), "<b> (4)");
   assert.equal(lineName(payload({ names: ["C", "O"], molecules: true }), named, 0), "C3 – O4");
   assert.equal(bondName(1.5), "aromatic");
 });
 
-test("the weight of a line is that of the way that is asked for", () => {
+test("the weight of a line is that of the requested direction", () => {
   assert.equal(lineWeight(answer(), 0), "0.900");
   const apart = answer({ back: { weight: [100, -1, 500], kept: [], stay: [3, 4, 2] } });
-  assert.deepEqual((["there", "back", "both"] as const).map((way) => lineWeight(apart, 0, way)), ["0.900", "0.100", "0.900"]);
+  assert.deepEqual((["forward", "backward", "both"] as const).map((way) => lineWeight(apart, 0, way)), ["0.900", "0.100", "0.900"]);
   assert.deepEqual(lineWeights(page, graph, apart, 0), ["weight 3 → 4: 0.900", "weight 4 → 3: 0.100"]);
   assert.deepEqual(lineWeights(page, graph, apart, 2), ["weight 0.500"]);
   assert.equal(lineWeight(apart, 1), "0.100");
   assert.equal(lineWeight(answer({ lines: null }), 0), null);
 });
 
-test("a group is named where the name of a node is not the same", () => {
+test("a group is named unless the node has the same name", () => {
   const groups = { ...graph, name: [0, 1, 0], group: [0, 0, 0] };
   const named = payload({ names: ["cow", "grass"], groups: ["cow"] });
-  assert.deepEqual([0, 1].map((place) => groupName(named, groups, place)), [null, "cow"]);
+  assert.deepEqual([0, 1].map((index) => groupName(named, groups, index)), [null, "cow"]);
   assert.equal(groupName(page, graph, 0), null);
 });
 
-test("an instance is called by the name of its node", () => {
+test("an instance has the name of its node", () => {
   assert.equal(instanceName(page, instance()), "Node 3");
   assert.equal(instanceName(payload({ names: ["<b>"] }), instance({ graph: { ...graph, name: [0, 0, 0] } })), "Node 3 (<b>)");
 });
 
-test("directions are spoken of in edges or bonds", () => {
+test("directions are given in edges or bonds", () => {
   assert.equal(oneWayWords(page, 0), "");
   assert.equal(oneWayWords(payload({ molecules: true }), 1), "; 1 bond in one direction only");
 });
 
-test("there are two worlds of one kind of mask and four of both", () => {
+test("one kind of mask has two worlds, both kinds have four", () => {
   assert.equal(worldNames(page, method).length, 2);
   assert.deepEqual(worldNames(page, joint).map((name) => /\((\d\d)\)/.exec(name)?.[1]), [undefined, "00", "01", "10"]);
 });

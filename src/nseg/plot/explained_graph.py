@@ -1,0 +1,264 @@
+"""Facts about one explanation that a picture needs: its graph, target, class, masks and ground truth.
+
+Nothing here knows about positions or drawing. All tensors that leave this file are on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.explain import Explanation
+
+from nseg.datasets import Benchmark
+from nseg.errors import InputError
+
+DEFAULT_THRESHOLD = 0.5
+"""Weight above which a soft mask counts as kept when the explanation has no hard mask."""
+
+
+class ExplainedGraph(NamedTuple):
+    """An explanation together with the graph that its masks refer to.
+
+    Args:
+        explanation: the explanation; its masks belong to the edges [E] and nodes [N] of ``edge_index``.
+        dataset: the dataset of the explanation, if known.
+        whole_graph: the caller's graph in that dataset, if known.
+        edge_index: edges of the explained (sub)graph, [2, E].
+        edge_id, node_id: ids of these edges and nodes in the caller's graph, [E] and [N].
+        output_id: id of the explained output (node, link or graph) in the caller's data.
+        level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output.
+    """
+
+    explanation: Explanation
+    dataset: Benchmark | None
+    whole_graph: Data | None
+    edge_index: Tensor
+    edge_id: Tensor
+    node_id: Tensor
+    output_id: int
+    level: str
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes N."""
+        return self.node_id.numel()
+
+
+def explained_graph(explanation: Explanation, dataset: Benchmark | None) -> ExplainedGraph:
+    """The graph of an explanation, checked against the dataset."""
+    if not isinstance(explanation, Explanation):
+        raise InputError(
+            f"explanation must be a torch_geometric Explanation of a homogeneous graph (got {type(explanation).__name__})."
+        )
+    if dataset is not None and not isinstance(dataset, Benchmark):
+        raise InputError(
+            f"data must be a dataset from nseg.datasets (got {type(dataset).__name__}). For your own graph, leave data out: "
+            "explanations from explain_many hold their graph. Use names=... and class_names=... to name nodes and classes."
+        )
+    index, edge_index = explanation.get("index"), explanation.get("edge_index")
+    output_id = int(explanation.get("output_id", 0 if index is None else _row_numbers(index)[0]))
+    edge_id, node_id = explanation.get("edge_id"), explanation.get("node_id")
+    whole_graph = None if dataset is None else dataset.graph(output_id)
+    if edge_index is None:
+        if whole_graph is None or edge_id is None or node_id is None:
+            raise InputError(
+                "An explanation can only be drawn with its graph (got one without edge_index, as nseg.store.read returns). "
+                "Pass its dataset: data=nseg.datasets.load(...)."
+            )
+        edge_index = torch.searchsorted(node_id, whole_graph.edge_index[:, edge_id])  # node_id is sorted
+    edge_id = torch.arange(edge_index.size(1)) if edge_id is None else edge_id.cpu()
+    node_id = torch.arange(int(explanation.num_nodes or 0)) if node_id is None else node_id.cpu()
+    level = _task_level(explanation, dataset)
+    graph = ExplainedGraph(explanation, dataset, whole_graph, edge_index.cpu(), edge_id, node_id, output_id, level)
+    if whole_graph is not None and not _is_subgraph(graph, whole_graph):
+        raise InputError(
+            f"data must be the dataset that was explained (its graph for output {output_id} has other edges). Pass the "
+            "right dataset, or set explanation.output_id to the position of the graph in the dataset."
+        )
+    return graph
+
+
+def _task_level(explanation: Explanation, dataset: Benchmark | None) -> str:
+    config = getattr(explanation, "_model_config", None)
+    if config is not None:
+        return str(config.task_level.value)
+    if dataset is not None:
+        return dataset.level
+    return "graph" if explanation.get("index") is None else "node"
+
+
+def _is_subgraph(graph: ExplainedGraph, whole_graph: Data) -> bool:
+    """Whether ``edge_id`` and ``node_id`` name the same edges in the caller's graph."""
+    if graph.edge_id.numel() and int(graph.edge_id.max()) >= whole_graph.num_edges:
+        return False
+    if graph.num_nodes and int(graph.node_id.max()) >= whole_graph.num_nodes:
+        return False
+    return torch.equal(graph.node_id[graph.edge_index], whole_graph.edge_index.cpu()[:, graph.edge_id])
+
+
+def _row_numbers(index: Any) -> Tensor:
+    """Row numbers from an integer, a sequence of integers, or a boolean mask."""
+    index = torch.as_tensor(index).flatten().cpu()
+    rows: Tensor = index.nonzero().flatten() if index.dtype is torch.bool else index
+    return rows
+
+
+# --- what is explained ---------------------------------------------------------------------------------------------------
+
+
+def reached_edges(graph: ExplainedGraph, reached: Tensor | None) -> Tensor:
+    """Mask of the edges whose messages can reach the output, [E].
+
+    Args:
+        graph: the explained graph.
+        reached: ids of the reached edges in the caller's graph, for an explanation without ``reached``; None for all.
+    """
+    own: Tensor | None = graph.explanation.get("reached")
+    if own is not None:
+        return own.cpu()
+    if reached is None:
+        return torch.ones(graph.edge_id.numel(), dtype=torch.bool)
+    return torch.isin(graph.edge_id, reached.cpu())
+
+
+def target_nodes(graph: ExplainedGraph) -> list[int]:
+    """Positions of the explained nodes, or of both ends of the explained links."""
+    index, nodes = graph.explanation.get("index"), torch.zeros(0, dtype=torch.long)
+    if graph.level == "node":
+        nodes = (graph.node_id == graph.output_id).nonzero().flatten() if index is None else _row_numbers(index)
+    elif graph.level == "edge" and index is not None:
+        nodes = torch.unique(_link_pairs(graph)[:, _row_numbers(index)])
+    positions: list[int] = nodes.tolist()
+    return positions
+
+
+def _link_pairs(graph: ExplainedGraph) -> Tensor:
+    """Node pairs that a link model scores, [2, R]: one of the model's arguments, otherwise the edges."""
+    for name in getattr(graph.explanation, "_model_args", None) or ("edge_label_index",):
+        pairs = graph.explanation.get(name)
+        if isinstance(pairs, Tensor) and pairs.dim() == 2 and pairs.size(0) == 2 and not pairs.is_floating_point():
+            return pairs.cpu()
+    return graph.edge_index
+
+
+def explained_class(graph: ExplainedGraph) -> int:
+    """The explained class, -1 if unknown."""
+    given, index = graph.explanation.get("target"), graph.explanation.get("index")
+    target = torch.as_tensor(-1 if given is None else given).flatten()
+    row = 0 if index is None or graph.level == "graph" else int(_row_numbers(index)[0])
+    return int(target[row]) if row < target.numel() else -1
+
+
+def true_class(graph: ExplainedGraph) -> int | None:
+    """The true class; None if unknown, or if a given class and not the prediction is explained."""
+    # Explanations read from disk have no model config; only explanations of predictions are stored.
+    from_disk = getattr(graph.explanation, "_model_config", None) is None
+    explains_prediction = from_disk or graph.explanation.get("prediction") is not None
+    if graph.whole_graph is None or graph.whole_graph.get("y") is None or graph.level == "edge" or not explains_prediction:
+        return None
+    return int(graph.whole_graph.y.flatten()[graph.output_id if graph.level == "node" else 0])
+
+
+def title(graph: ExplainedGraph, class_name: str, verdict: str) -> str:
+    """What is explained, e.g. ``"graph 10: mutagen (correct)"``.
+
+    Args:
+        graph: the explained graph.
+        class_name: name of the explained class.
+        verdict: whether the prediction is correct, in words; ``""`` if unknown.
+    """
+    index, word = graph.explanation.get("index"), "link" if graph.level == "edge" else graph.level
+    if index is not None and _row_numbers(index).numel() > 1:
+        return f"{_row_numbers(index).numel()} {word}s"
+    text = f"{word} {graph.output_id}: {class_name}" if class_name else f"{word} {graph.output_id}"
+    return f"{text} ({verdict})" if verdict else text
+
+
+# --- masks, ground truth and bonds ---------------------------------------------------------------------------------------
+
+
+class NodePairs(NamedTuple):
+    """Pairs of nodes that are joined by at least one edge, P in total.
+
+    Args:
+        ends: positions of both nodes, the smaller first, [2, P].
+        weight, kept, truth, order: the fields of :class:`nseg.plot.Edge`, P values each.
+    """
+
+    ends: Tensor
+    weight: Sequence[float | None]
+    kept: Sequence[bool | None]
+    truth: Sequence[bool]
+    order: Sequence[float]
+
+
+def node_pairs(graph: ExplainedGraph, selected: Tensor) -> NodePairs:
+    """Merge parallel and opposite edges into pairs; each value is the maximum over the edges of the pair.
+
+    Args:
+        graph: the explained graph.
+        selected: mask of the edges to merge, [E].
+    """
+    low, high = graph.edge_index[:, selected].sort(0).values
+    base = max(graph.num_nodes, 1)
+    key, pair_of_edge = torch.unique(low * base + high, return_inverse=True)
+    unknown = [None] * key.numel()
+
+    def maximum(value: Tensor) -> Tensor:
+        start = torch.zeros(key.numel())
+        return start.scatter_reduce(0, pair_of_edge, value[selected].float(), "amax", include_self=False)
+
+    soft, hard = soft_mask(graph.explanation, "edge_mask"), hard_mask(graph.explanation, "edge_mask")
+    return NodePairs(
+        torch.stack([key // base, key % base]),
+        unknown if soft is None else maximum(soft).tolist(),
+        unknown if hard is None else maximum(hard).bool().tolist(),
+        maximum(ground_truth(graph)[0]).bool().tolist(),
+        maximum(_bond_orders(graph)).tolist(),
+    )
+
+
+def soft_mask(explanation: Explanation, name: str, rows: int = -1) -> Tensor | None:
+    """A soft mask with one number per element, the mean over features; None without a mask per element.
+
+    Args:
+        explanation: the explanation.
+        name: ``"edge_mask"`` or ``"node_mask"``.
+        rows: rows that a mask with features must have; a node mask shared by all nodes has one row and gives None.
+    """
+    mask: Tensor | None = explanation.get(name)
+    if mask is None or (mask.dim() == 2 and mask.size(0) != rows):
+        return None
+    mask = mask.detach().cpu().float().nan_to_num()
+    return mask.mean(-1) if mask.dim() == 2 else mask
+
+
+def hard_mask(explanation: Explanation, name: str, rows: int = -1) -> Tensor | None:
+    """Whether each element, or any of its features, is kept; None where :func:`soft_mask` is None."""
+    soft = soft_mask(explanation, name, rows)
+    given: Tensor | None = explanation.get(f"hard_{name}")
+    if soft is None or given is None:
+        return None if soft is None else soft > DEFAULT_THRESHOLD
+    hard = given.detach().cpu() > DEFAULT_THRESHOLD
+    return hard.any(-1) if hard.dim() == 2 else hard
+
+
+def ground_truth(graph: ExplainedGraph) -> tuple[Tensor, Tensor]:
+    """Masks of the edges [E] and nodes [N] in the ground truth; all False if it is unknown."""
+    known = graph.whole_graph is not None and ("motif" in graph.whole_graph or "edge_truth" in graph.whole_graph)
+    truth = graph.dataset.truth(graph.output_id) if graph.dataset is not None and known else None
+    if truth is None:
+        return torch.zeros(graph.edge_id.numel(), dtype=torch.bool), torch.zeros(graph.num_nodes, dtype=torch.bool)
+    return truth.edge[graph.edge_id], truth.node[graph.node_id]
+
+
+def _bond_orders(graph: ExplainedGraph) -> Tensor:
+    """Bond order of each edge, 1 outside molecules, [E]."""
+    attributes = None if graph.whole_graph is None else graph.whole_graph.get("edge_attr")
+    if graph.dataset is None or not graph.dataset.bonds or attributes is None:
+        return torch.ones(graph.edge_id.numel())
+    return torch.tensor(graph.dataset.bonds)[attributes[graph.edge_id].argmax(-1)]

@@ -1,0 +1,98 @@
+"""Legends: what colours, rings and strong lines stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nseg.plot import colours
+from nseg.plot.draw import DASHES, GroupColours, single_line
+from nseg.plot.scene import Scene
+
+TEXT_OFFSET = 10
+"""Points between the axes and the text below them: room for the name of the lowest node."""
+
+KEPT_AND_OTHER = ("kept {}", "other {}")
+"""Texts for strong and for faint elements; the braces become "node", "edge", "atom" or "bond"."""
+
+
+def add_legend(
+    page: Any,
+    scenes: Sequence[Scene],
+    group_colours: GroupColours,
+    *,
+    truth: bool = False,
+    words: tuple[str, str] = KEPT_AND_OTHER,
+    **placement: Any,
+) -> None:
+    """Add a legend to axes or a figure.
+
+    Args:
+        page: axes or a figure.
+        scenes: the scenes drawn there.
+        group_colours: colours of the groups.
+        truth: whether the ground truth is marked.
+        words: texts for strong and for faint elements.
+        **placement: arguments of matplotlib's ``legend``.
+    """
+    entries = _entries(scenes, group_colours, truth, words)
+    if not entries:
+        return
+    columns = min(len(entries), int(placement.pop("ncols", 4)))
+    # matplotlib leaves out names that begin with "_": add the entries with a neutral text and set the names afterwards.
+    shapes, placeholders = [shape for _, shape in entries], ["."] * len(entries)
+    made = page.legend(shapes, placeholders, frameon=False, fontsize=8.5, ncols=columns, **placement)
+    for text, (name, _) in zip(made.get_texts(), entries, strict=True):
+        text.set_parse_math(False)
+        text.set_text(name)
+
+
+def add_legend_below(ax: Any, scenes: Sequence[Scene], group_colours: GroupColours, *, truth: bool = False) -> None:
+    """Add a legend to the caller's axes, below two lines of text."""
+    from matplotlib.transforms import ScaledTranslation
+
+    below = ax.transAxes + ScaledTranslation(0, -(TEXT_OFFSET + 28) / 72, ax.figure.dpi_scale_trans)
+    placement: dict[str, Any] = {"loc": "upper center", "bbox_to_anchor": (0.5, 0), "bbox_transform": below, "ncols": 3}
+    add_legend(ax, scenes, group_colours, truth=truth, **placement)
+
+
+def _entries(
+    scenes: Sequence[Scene], group_colours: GroupColours, truth: bool, words: tuple[str, str]
+) -> list[tuple[str, Any]]:
+    """Name and shape of each entry."""
+    from matplotlib.lines import Line2D
+
+    nodes, edges = [n for s in scenes for n in s.nodes], [e for s in scenes for e in s.edges]
+    molecule = any(s.molecule for s in scenes)
+    node_word, edge_word = ("atom", "bond") if molecule else ("node", "edge")
+    entries: list[tuple[str, Any]] = []
+    if not molecule:
+        named = [(scenes[0].groups[group], colour) for group, colour in group_colours.items() if colour != colours.NEUTRAL]
+        entries += [(single_line(name), _dot(colour)) for name, colour in named]
+    if any(n.target for n in nodes) and scenes[0].level == "edge":
+        entries.append(("explained link", Line2D([], [], color=colours.INK, linestyle=DASHES)))
+    elif any(n.target for n in nodes):
+        entries.append(("explained node", _dot("white", outline_width=2.4)))
+    if any(n.kept is not None for n in nodes):
+        face, outline = (colours.BAND, colours.KEPT) if molecule else (colours.NEUTRAL, colours.INK)
+        entries.append((words[0].format(node_word), _dot(face, outline)))
+        entries += [] if molecule else [(words[1].format(node_word), _dot(colours.FAINT, "white"))]
+    if any(e.kept is not None for e in edges):
+        kept = (colours.BAND, 8.0) if molecule else (colours.KEPT, 3.2)
+        other = (colours.NEUTRAL if molecule else colours.FAINT, 1.2)
+        for word, (colour, width) in zip(words, (kept, other), strict=True):
+            entries.append((word.format(edge_word), Line2D([], [], color=colour, linewidth=width)))
+    if truth and any(e.truth for e in edges):
+        entries.append(("ground truth", Line2D([], [], color=colours.TRUTH, linewidth=8)))
+    return entries
+
+
+def _dot(face: str, outline: str = colours.INK, outline_width: float = 1.2) -> Any:
+    from matplotlib.lines import Line2D
+
+    style: dict[str, Any] = {
+        "markerfacecolor": face,
+        "markeredgecolor": outline,
+        "markeredgewidth": outline_width,
+    }
+    return Line2D([], [], marker="o", linestyle="", markersize=9, **style)

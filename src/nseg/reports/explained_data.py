@@ -1,0 +1,116 @@
+"""The explained data: graphs, names of nodes and classes, and true classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.explain import Explanation
+
+from nseg.datasets import Benchmark
+from nseg.errors import InputError
+from nseg.explanation import placed
+from nseg.plot.explained_graph import DEFAULT_THRESHOLD
+from nseg.plot.scene import Scene, scene
+from nseg.store import attach
+
+
+@dataclass(frozen=True)
+class ExplainedData:
+    """What the explanations of a report explain.
+
+    Args:
+        data: a dataset, one graph, several graphs, or None.
+        names: names of the nodes of one graph.
+        class_names: names of the classes.
+    """
+
+    data: Benchmark | Data | Sequence[Data] | None
+    names: Sequence[str] | None = None
+    class_names: Sequence[str] | None = None
+
+    @property
+    def dataset(self) -> Benchmark | None:
+        """The dataset, if the data is one."""
+        return self.data if isinstance(self.data, Benchmark) else None
+
+    @property
+    def graphs(self) -> Data | Sequence[Data] | None:
+        """The graph or graphs, as they were given to ``explain_many``."""
+        if isinstance(self.data, Benchmark):
+            return self.data.graphs[0] if self.data.level == "node" else self.data.graphs
+        return self.data
+
+    def graph(self, output_id: int) -> Data | None:
+        """The graph of an output."""
+        graphs = self.graphs
+        return graphs if graphs is None or isinstance(graphs, Data) else graphs[output_id]
+
+    def class_name(self, number: int) -> str:
+        """Name of a class, ``"class 3"`` if it has none."""
+        names = self.class_names or (self.dataset.class_names if self.dataset is not None else ())
+        return str(names[number]) if number < len(names) else f"class {number}"
+
+    def scene(self, explanation: Explanation, reached: Tensor) -> Scene:
+        """The scene of an explanation.
+
+        Args:
+            explanation: the explanation.
+            reached: mask of the edges that can reach the output, [E].
+        """
+        graph, classes = self.graph(int(explanation.output_id)), None
+        if self.dataset is None and isinstance(self.data, Data) and graph is not None:
+            y = graph.get("y")
+            per_node = y is not None and y.dim() == 1 and y.numel() == graph.num_nodes and not y.is_floating_point()
+            classes = y if per_node else None
+        return scene(
+            explanation,
+            self.dataset,
+            names=self.names,
+            classes=classes,
+            class_names=self.class_names,
+            reached=explanation.edge_id[reached],
+            max_edges=max(int(reached.sum()), 1),
+        )
+
+    def true_class(self, level: str, output_id: int) -> int | None:
+        """The true class of an output, if known."""
+        graph = self.graph(output_id)
+        y = None if graph is None else graph.get("y")
+        row = output_id if level == "node" else 0
+        if level == "edge" or y is None or y.is_floating_point() or not row < y.numel():
+            return None
+        return int(y.flatten()[row])
+
+    def num_true_edges(self, output_id: int) -> int:
+        """Number of undirected edges in the ground truth of an output; 0 if there is none."""
+        graph = self.graph(output_id)
+        if self.dataset is None or graph is None or not {"motif", "edge_truth"} & set(graph.keys()):
+            return 0
+        truth = self.dataset.truth(output_id)
+        return 0 if truth is None else int(truth.edge.sum()) // 2
+
+    def complete(self, explanation: Explanation) -> Explanation:
+        """A copy of an explanation with its output id, its graph and hard masks.
+
+        An explanation read from disk gets its graph. One without hard masks, as PyG's algorithms return, gets hard masks
+        by thresholding the soft ones.
+        """
+        explanation = placed(explanation)
+        if explanation.get("edge_index") is None:
+            if self.graphs is None:
+                raise InputError(
+                    "A report needs the graphs of its explanations (got explanations without edge_index, as "
+                    "nseg.store.read returns). Pass what was explained: data=..."
+                )
+            explanation = attach(explanation, self.graphs)
+        copied: Explanation = explanation.clone()
+        # Explanations from disk may lack these attributes; with None and [] nothing after this needs to check.
+        copied._model_config = getattr(explanation, "_model_config", None)
+        copied._model_args = getattr(explanation, "_model_args", [])
+        for name in ("edge_mask", "node_mask"):
+            if explanation.get(name) is not None and explanation.get(f"hard_{name}") is None:
+                copied[f"hard_{name}"] = explanation[name] > DEFAULT_THRESHOLD
+        return copied

@@ -1,0 +1,103 @@
+"""The explanations of one method, and the model's answers about them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.explain import Explainer, Explanation
+
+from nseg.certify import Certificate
+from nseg.metrics import Judge
+from nseg.reports.explained_data import ExplainedData
+from nseg.reports.ranking import Ranking, WorldOutcomes, evaluate_rankings, evaluate_worlds
+from nseg.scm import predicted_class, probability
+
+
+@dataclass(frozen=True)
+class Method:
+    """The explanations of one method, and the model's answers about them.
+
+    Args:
+        name: name of the method.
+        explanations: its explanations.
+        position_of: position in ``explanations`` of each output id.
+        certificates: one for each explanation, if there are any.
+        judge: runs the model; None for a report without a model.
+        worlds: the model's answers in the worlds of the hard explanations.
+        rankings: the model's answers along each ranking.
+    """
+
+    name: str
+    explanations: list[Explanation]
+    position_of: dict[int, int]
+    certificates: Sequence[Certificate] | None = None
+    judge: Judge | None = None
+    worlds: WorldOutcomes | None = None
+    rankings: list[Ranking] | None = None
+
+    @property
+    def edges(self) -> bool:
+        """Whether edges are masked."""
+        return self.explanations[0].get("edge_mask") is not None
+
+    @property
+    def nodes(self) -> bool:
+        """Whether nodes or their features are masked."""
+        return self.explanations[0].get("node_mask") is not None
+
+    @property
+    def features(self) -> bool:
+        """Whether node masks are feature masks that all nodes share."""
+        found = self.explanations
+        return self.nodes and all(one.node_mask.size(0) == 1 for one in found) and int(found[0].num_nodes) > 1
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the explainer."""
+        return dict(self.explanations[0].get("settings") or {})
+
+    @property
+    def split(self) -> tuple[float, ...]:
+        """Probability of each sub-event of the complement."""
+        return tuple(self.settings.get("split", (1 / 3,) * 3)) if self.edges and self.nodes else (1.0,)
+
+    def reached(self, position: int) -> Tensor:
+        """Mask of an explanation's edges whose messages can reach the output, [E]."""
+        if self.judge is not None:
+            return self.judge.reached[position]
+        explanation = self.explanations[position]
+        known: Tensor | None = explanation.get("reached")
+        return torch.ones(explanation.edge_index.size(1), dtype=torch.bool) if known is None else known
+
+    def prediction(self, position: int, target: int) -> tuple[int | None, float | None]:
+        """The predicted class and the probability of the explained class, if known."""
+        if self.judge is not None:
+            p = probability(self.judge.output, self.judge.target, self.judge.config)
+            return int(self.judge.label[position]), float(p[position])
+        explanation = self.explanations[position]
+        config, output = getattr(explanation, "_model_config", None), explanation.get("prediction")
+        if config is None or output is None or target < 0:
+            return None, None
+        index = explanation.get("index")
+        output = output[:1] if index is None else output[index].view(1, *output.shape[1:])
+        return int(predicted_class(output, config)), float(probability(output, torch.tensor([target]), config))
+
+
+def evaluate_method(
+    name: str,
+    explanations: list[Explanation],
+    explained: ExplainedData,
+    explainer: Explainer | None,
+    certificates: Sequence[Certificate] | None = None,
+) -> Method:
+    """The explanations of one method, evaluated with the model if an explainer and graphs are given."""
+    position_of = {int(one.output_id): b for b, one in enumerate(explanations)}
+    if explainer is None or explained.graphs is None:
+        return Method(name, explanations, position_of, certificates)
+    judge = Judge(explainer, explained.graphs, explanations)
+    worlds = evaluate_worlds(judge, judge.masks("hard"))
+    return Method(name, explanations, position_of, certificates, judge, worlds, evaluate_rankings(judge))

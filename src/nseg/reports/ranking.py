@@ -1,0 +1,110 @@
+"""The model's outputs along an explanation's ranking: the numbers behind the page's slider."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nseg.metrics import Judge
+from nseg.metrics.worlds import Pair
+from nseg.plot.explained_graph import DEFAULT_THRESHOLD
+from nseg.scm import predicted_class, probability
+
+MAX_THRESHOLDS = 20
+"""Maximum number of thresholds of one ranking."""
+
+
+@dataclass(frozen=True)
+class WorldOutcomes:
+    """The model's answer in the worlds of one mask of each of B explanations.
+
+    The first world keeps only the mask. The other A worlds are the sub-events of the complement: 00; or 00, 01 and 10 if
+    both edges and nodes are masked.
+
+    Args:
+        p: probability of the explained class, [1 + A, B].
+        label: predicted class, [1 + A, B].
+    """
+
+    p: Tensor
+    label: Tensor
+
+
+def evaluate_worlds(judge: Judge, masks: list[Pair]) -> WorldOutcomes:
+    """Run the model with only the mask of each explanation, and in each sub-event of its complement."""
+    outputs = judge.outcome(masks)  # [2, B, C]: the mask, and everything else
+    if judge.edges and judge.nodes:
+        # With the edge mask inverted, the same two worlds are "kept nodes, other edges" and "kept edges, other nodes".
+        without_edges: list[Pair] = [(None if e is None else 1 - e, n) for e, n in masks]
+        outputs = torch.cat([outputs, judge.outcome(without_edges)])
+    p = torch.stack([probability(output, judge.target, judge.config) for output in outputs])
+    return WorldOutcomes(p, predicted_class(outputs, judge.config))
+
+
+def ranking_thresholds(weights: Tensor, limit: int = MAX_THRESHOLDS) -> list[float]:
+    """Lowest weights to keep, from a threshold that keeps nothing to one that keeps everything.
+
+    All distinct thresholds if they are few enough. Otherwise the thresholds of the highest weights, the usual one at a
+    half, and ever fewer of the rest.
+
+    >>> ranking_thresholds(torch.tensor([0.5, 0.25, 0.25, 1.0]))
+    [inf, 1.0, 0.5, 0.25]
+    >>> len(ranking_thresholds(torch.linspace(0, 1, 1001))) <= MAX_THRESHOLDS
+    True
+    """
+    levels = torch.unique(weights).flip(0).tolist()
+    every = [float("inf"), *levels]
+    if len(every) <= limit:
+        return every
+    last = len(levels)
+    half = sum(level > DEFAULT_THRESHOLD for level in levels)
+    steps = torch.logspace(0, torch.log10(torch.tensor(float(last))).item(), limit - 2).round().long().tolist()
+    chosen = sorted({0, half, *steps, last})
+    return [every[n] for n in chosen]
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The thresholds of one explanation, and the model's answers at each.
+
+    Args:
+        thresholds: lowest weight that is kept at each of T thresholds.
+        p, label: as in :class:`WorldOutcomes`, [T, 1 + A].
+    """
+
+    thresholds: list[float]
+    p: Tensor
+    label: Tensor
+
+
+def evaluate_rankings(judge: Judge, limit: int = MAX_THRESHOLDS) -> list[Ranking]:
+    """Run the model at each threshold of each explanation's soft masks.
+
+    All explanations share forward passes: pass t uses threshold t of each. An explanation with fewer thresholds repeats
+    its last one, and the repeated results are dropped.
+    """
+    soft = judge.masks("soft")
+    pairs = zip(soft, judge.reached, strict=True)
+    thresholds = [ranking_thresholds(reachable_weights(masks, reached), limit) for masks, reached in pairs]
+    rounds = []
+    for t in range(max(map(len, thresholds))):
+        current = [levels[min(t, len(levels) - 1)] for levels in thresholds]
+        masks = [_keep_from(pair, level) for pair, level in zip(soft, current, strict=True)]
+        rounds.append(evaluate_worlds(judge, masks))
+    p, label = (torch.stack([getattr(r, name) for r in rounds]) for name in ("p", "label"))  # [T, 1 + A, B]
+    return [Ranking(levels, p[: len(levels), :, b], label[: len(levels), :, b]) for b, levels in enumerate(thresholds)]
+
+
+def reachable_weights(masks: Pair, reached: Tensor) -> Tensor:
+    """Weights of all elements that can affect the output: edges that can reach it, and nodes."""
+    edge, node = masks
+    parts = [] if edge is None else [edge[reached]]
+    return torch.cat([*parts, *([] if node is None else [node.flatten()])])
+
+
+def _keep_from(masks: Pair, threshold: float) -> Pair:
+    """Hard masks of the elements with a weight of at least the threshold."""
+    edge, node = (None if mask is None else (mask >= threshold).to(mask.dtype) for mask in masks)
+    return edge, node
