@@ -3,8 +3,8 @@
 Here: what a study is (``plan``, with the shipped ``studies/*.toml``), what a trial explains (``task``), how one trial runs
 (``trial``), the folder that many processes can work on (``runs``), numbers from records (``summary``, with ``paper.csv``),
 and what is written from them (``tables``, ``figures``, ``pages``, ``write``).
-Import from here: ``find``, ``names``, ``read``, ``Study``, ``Method``, ``Trial``, ``start``, ``run_trials``, ``StudyFolder``,
-``write_report``, ``write_pages``.
+Import from here: ``find``, ``names``, ``read``, ``Study``, ``Method``, ``Trial``, ``start``, ``run_trials``,
+``StudyFolder``, ``write_report``, ``write_pages``.
 May import: every room except ``nseg.cli``.
 """
 
