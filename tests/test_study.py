@@ -209,9 +209,7 @@ def test_every_trial_becomes_a_record_and_a_second_start_does_nothing(done):
     _, run, trials, records = done
     assert len(records) == len(trials) == TRIALS
     assert {record["status"] for record in records} == {"done"}
-    before = {
-        path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file() and "studies" not in str(path)
-    }
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file() and "studies" not in str(path)}
     assert finished(run.path)[3] == []
     assert before == {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file() and "studies" not in str(p)}
     assert run.running(trials) == []
@@ -352,7 +350,9 @@ def test_the_best_and_all_that_overlap_its_interval_are_marked():
         line("c", 9, 8, 10, "soft.fid_minus"),
     ]
     assert [one.label for one in summary.mark_best(lower) if one.best] == ["a", "b"]
-    assert not any(one.best for one in summary.mark_best([line("a", 1, 1, 1, "seconds"), line("b", 9, 9, 9, "soft.sparsity")]))
+    assert not any(
+        one.best for one in summary.mark_best([line("a", 1, 1, 1, "seconds"), line("b", 9, 9, 9, "soft.sparsity")])
+    )
 
 
 def test_the_interval_of_charact_is_of_charact_not_of_a_mean():

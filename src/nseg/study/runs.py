@@ -218,4 +218,6 @@ class _LockedJobs(Sequence[TrialJob | None]):
             self.release(key)
 
 
-Run, run = StudyFolder, run_trials  # until nseg.cli and study/__init__ import the new names: delete this line at the merge
+# until nseg.cli and study/__init__ import the new names: delete these lines at the merge
+Run = StudyFolder
+run = run_trials
