@@ -1,13 +1,13 @@
-"""All cores, and how far the engine is from the model itself, on BA-Shapes' 400 motif nodes.
+"""Speed with several processes, and the overhead of the search over the model, on BA-Shapes' 400 motif nodes.
 
     python benchmarks/cores.py --out benchmarks/results/cores.csv
 
-First: seconds of ``explain_many`` here, in one process and in as many as there are cores, measured in turn, medians; with
-workers that have to be started, which takes a few seconds, and with workers that are there already (one ``Processes`` object
-for several calls).
-Second, on one thread: where the time of explaining goes, and a step of the search against bare passes, which send the same
-worlds forward and back through the model and do nothing else; one bare pass is made after each step, because the speed of a
-machine drifts. Needs a quiet machine.
+First part: seconds of ``explain_many`` in this process ("here"), in one worker process and in one per core; medians of
+alternating runs. "started" includes the start of the workers, which takes a few seconds; "there" uses workers that are
+already running (one ``Processes`` object for several calls).
+Second part, on one thread: a profile of explaining, and the time of a search step against a bare pass, which only sends the
+same worlds forward and backward through the model. One bare pass follows each step, because the speed of a machine drifts.
+Needs a quiet machine.
 """
 
 from __future__ import annotations
@@ -38,56 +38,56 @@ from nseg.space import Masks
 STEPS = 300
 
 
-def on_cores(explain: Explainer, data: Any, rows: list[int], workers: int, times: int) -> dict[str, float]:
-    """Seconds here, in one process and in several, measured in turn: the median of some runs, and the first start."""
+def time_backends(explain: Explainer, data: Any, index: list[int], workers: int, repeats: int) -> dict[str, float]:
+    """Median seconds in this process, in one worker and in several, and the seconds of the first call of each backend."""
     found: dict[str, list[float]] = {}
 
-    def explained(name: str, **how: Any) -> Any:
-        began = time.perf_counter()
-        some = explain_many(explain, data, rows, **how)
-        found.setdefault(name, []).append(time.perf_counter() - began)
-        return some
+    def timed(name: str, **options: Any) -> Any:
+        start = time.perf_counter()
+        explanations = explain_many(explain, data, index, **options)
+        found.setdefault(name, []).append(time.perf_counter() - start)
+        return explanations
 
     with Processes(1) as one, Processes(workers) as several:
-        crews = {"here": "local", "1": one, f"{workers}": several}
-        starts = {f"{name} started": crew for name, crew in crews.items() if crew != "local"}
-        here = explained("first", backend="local")
-        for name, crew in starts.items():
-            there = explained(name, backend=crew)
+        backends = {"here": "local", "1": one, f"{workers}": several}
+        here = timed("first", backend="local")  # warm up
+        for name, backend in [(name, backend) for name, backend in backends.items() if backend != "local"]:
+            there = timed(f"{name} started", backend=backend)
             assert all(torch.equal(a.edge_mask, b.edge_mask) and a.pns == b.pns for a, b in zip(here, there, strict=True))
-        for _ in range(times):
-            for name, crew in crews.items():
-                explained(name if name == "here" else f"{name} there", backend=crew)
-    return {name: median(some) for name, some in found.items() if name != "first"}
+        for _ in range(repeats):
+            for name, backend in backends.items():
+                timed(name if name == "here" else f"{name} there", backend=backend)
+    return {name: median(seconds) for name, seconds in found.items() if name != "first"}
 
 
-def steps(explain: Explainer, data: Any, rows: list[int]) -> dict[str, float]:
-    """Seconds of a step of the search, and of bare passes of the same worlds, one after each step; medians."""
+def time_steps(explain: Explainer, data: Any, index: list[int]) -> dict[str, float]:
+    """Median seconds of a search step, and of a bare pass of the same worlds."""
     algorithm = explain.algorithm
     settings = replace(algorithm.settings, steps=STEPS, patience=None)
     found: dict[str, list[float]] = {"step": [], "bare": []}
-    with causal_models(explain, data, rows) as parts:
+    with causal_models(explain, data, index) as parts:
         ((_, scm),) = parts
         space = algorithm.space(scm.instances)
         weight = torch.rand(algorithm.worlds(space), space.edge_owner.numel(), requires_grad=True)
         clock = time.perf_counter
-        began = clock()
+        start = clock()
 
-        def bare() -> None:
-            nonlocal began
-            passed = clock()
+        def bare_pass() -> None:
+            """Called by the search after each step: note the time of the step, then time a bare pass."""
+            nonlocal start
+            step_end = clock()
             weight.grad = None
             torch.autograd.backward(scm.log_odds(*space.weights(Masks(weight, None))).sum())
-            found["step"].append(passed - began)
-            began = clock()
-            found["bare"].append(began - passed)
+            found["step"].append(step_end - start)
+            start = clock()
+            found["bare"].append(start - step_end)
 
-        search(scm, space, settings, bare)
-    return {name: median(times[10:]) for name, times in found.items()}
+        search(scm, space, settings, bare_pass)
+    return {name: median(seconds[10:]) for name, seconds in found.items()}
 
 
-def profile(explain: Explainer, data: Any, rows: list[int]) -> list[tuple[str, float]]:
-    """Seconds within the parts of the engine, each with all that it calls."""
+def profile(explain: Explainer, data: Any, index: list[int]) -> list[tuple[str, float]]:
+    """Cumulative seconds of the main functions of the search."""
     watched = {"search": "search.py", "harden": "extract.py", "towards": "extract.py", "evaluate": "space.py"}
     watched |= {"scms": "source.py", "standalone": "source.py", "_find_way": "source.py", "_write": "work.py"}
     watched |= {
@@ -98,7 +98,7 @@ def profile(explain: Explainer, data: Any, rows: list[int]) -> list[tuple[str, f
         "threshold": "explanation.py",
     }
     run = cProfile.Profile()
-    run.runcall(explain_many, explain, data, rows)
+    run.runcall(explain_many, explain, data, index)
     stats: Any = pstats.Stats(run)
     total = dict.fromkeys(watched, 0.0)
     for (path, _, name), (_, _, _, cumulative, _) in stats.stats.items():
@@ -124,16 +124,16 @@ def main() -> None:
         edge_mask_type="object",
         model_config=bench.model_config,
     )
-    data, rows = bench.graphs[0], bench.instances[: args.instances].tolist()
+    data, index = bench.graphs[0], bench.instances[: args.instances].tolist()
     found: dict[str, float] = {}
     if args.only != "steps":
-        found |= on_cores(explain, data, rows, args.workers, args.times)
+        found |= time_backends(explain, data, index, args.workers, args.times)
         found["ratio, there"] = found["here"] / found[f"{args.workers} there"]
         found["ratio, started"] = found["here"] / found[f"{args.workers} started"]
     if args.only != "cores":
-        found |= steps(explain, data, rows[: len(rows) // 2])
+        found |= time_steps(explain, data, index[: len(index) // 2])
         found["overhead"] = found["step"] / found["bare"]
-        found |= {f"within {name}": value for name, value in profile(explain, data, rows[: len(rows) // 2])}
+        found |= {f"within {name}": value for name, value in profile(explain, data, index[: len(index) // 2])}
     table = Table("what", "seconds or ratio")
     for name, value in found.items():
         table.add_row(name, f"{value:.4g}")

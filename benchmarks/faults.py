@@ -1,13 +1,13 @@
-"""Faults, for real: each must lose nothing, do nothing twice, and leave the folder of a run that nobody disturbed.
+"""Real faults: after each, no shard is lost or done twice, and the folder equals that of an undisturbed run.
 
     python benchmarks/faults.py                 # all; needs Ray, and root for the small disk
     python benchmarks/faults.py kill disk       # some
 
-- kill: the driver is killed by SIGKILL at 20 random moments, here and with worker processes, and started again
-- disk: the folder is on a disk of 48 KiB, which is made larger after it was full
-- damage: a byte is flipped in, or some are cut off, one shard after the other
+- kill: SIGKILL of the driver at 20 random moments, without and with worker processes, and a restart after each
+- disk: the folder is on a disk of 48 KiB, which is enlarged each time it is full
+- damage: in one shard after the other, a bit is flipped or the end is cut off
 - two: two drivers are started at once
-- worker, node: a process, then a whole node, of a Ray cluster of three nodes is killed in the middle
+- worker, node: a process, or a whole node, of a Ray cluster of three nodes is killed during the run
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from nseg.models import pretrained
 TARGETS, SHARD, MOMENTS = 60, 5, 20
 
 
-class Telling(Local):
-    """The local back end, that prints the number of each shard when it is stored."""
+class PrintingLocal(Local):
+    """The local backend; prints the number of each shard when it is stored."""
 
     def map(self, function: Any, items: Sequence[Any]) -> Generator[tuple[int, Any], None, None]:
         for number, result in super().map(function, items):
@@ -47,7 +47,7 @@ class Telling(Local):
 
 
 def run(out: Path, backend: Backend | str = "local") -> None:
-    """The run that is disturbed."""
+    """The run that the faults disturb."""
     torch.set_num_threads(1)
     bench = load("tree-cycles")
     explain = Explainer(
@@ -60,43 +60,44 @@ def run(out: Path, backend: Backend | str = "local") -> None:
     explain_many(explain, bench.graphs[0], bench.instances[:TARGETS], out=out, backend=backend, shard=SHARD)
 
 
-def driver(out: Path, how: str) -> subprocess.Popen[str]:
-    """The run in a process of its own."""
-    words = [sys.executable, "-W", "ignore", __file__, "--run", str(out), "--how", how]
-    return subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+def start_driver(out: Path, backend: str) -> subprocess.Popen[str]:
+    """Start the run in another process."""
+    command = [sys.executable, "-W", "ignore", __file__, "--run", str(out), "--backend", backend]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
 def content(folder: Path) -> dict[str, bytes]:
+    """The bytes of each file in a folder."""
     return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
 
 
-def identities(folder: Path) -> dict[str, int]:
-    """Which file each shard is; one that is written again is another."""
+def shard_inodes(folder: Path) -> dict[str, int]:
+    """The inode of each stored shard; a shard that is written again gets another one."""
     return {path.name: path.stat().st_ino for path in store.stored_shards(folder).values()}
 
 
 def kill(root: Path, expected: dict[str, bytes]) -> str:
-    rng, words = random.Random(0), []
-    for how in ("local", "processes"):
-        out, moments = root / how, list[int]()
+    rng, messages = random.Random(0), []
+    for backend in ("local", "processes"):
+        out, shards_after_kill = root / backend, list[int]()
         for _ in range(MOMENTS):
-            process, before = driver(out, how), identities(out)
+            process, before = start_driver(out, backend), shard_inodes(out)
             goal = len(before) + rng.randrange(4)
-            while process.poll() is None and len(identities(out)) < goal:
+            while process.poll() is None and len(shard_inodes(out)) < goal:
                 time.sleep(0.01)
             time.sleep(rng.uniform(0, 0.5))
             process.send_signal(signal.SIGKILL)
             process.communicate()
-            after = identities(out)
+            after = shard_inodes(out)
             assert before.items() <= after.items(), "a shard was lost, or done twice"
-            moments.append(len(after))
-            if len(after) == TARGETS // SHARD:  # it was too late: begin anew
-                assert content(out) == expected, how
+            shards_after_kill.append(len(after))
+            if len(after) == TARGETS // SHARD:  # the run had finished before the kill: start again
+                assert content(out) == expected, backend
                 shutil.rmtree(out)
-        driver(out, how).wait()
-        assert content(out) == expected, how
-        words.append(f"{how}: shards after each kill {moments}")
-    return "; ".join(words)
+        start_driver(out, backend).wait()
+        assert content(out) == expected, backend
+        messages.append(f"{backend}: shards after each kill {shards_after_kill}")
+    return "; ".join(messages)
 
 
 def disk(root: Path, expected: dict[str, bytes]) -> str:
@@ -110,14 +111,14 @@ def disk(root: Path, expected: dict[str, bytes]) -> str:
                 run(place / "run")
                 break
             except StoreError as error:
-                stops, size, words = stops + 1, size + 48, str(error)
+                stops, size, message = stops + 1, size + 48, str(error)
                 list(nseg.read(place / "run")) if (place / "run" / "manifest.json").exists() else []
                 subprocess.run(["mount", "-o", f"remount,size={size}k", str(place)], check=True)
         assert stops, "the disk was too large"
         assert content(place / "run") == expected
     finally:
         subprocess.run(["umount", str(place)], check=True)
-    return f"full {stops} times; the last word: {words}"
+    return f"full {stops} times; the last error: {message}"
 
 
 def damage(root: Path, expected: dict[str, bytes]) -> str:
@@ -125,66 +126,66 @@ def damage(root: Path, expected: dict[str, bytes]) -> str:
     run(out)
     for number in range(TARGETS // SHARD):
         path = store.stored_shards(out)[number]
-        whole = bytearray(path.read_bytes())
-        place = rng.randrange(len(whole))
+        stored = bytearray(path.read_bytes())
+        position = rng.randrange(len(stored))
         if number % 2:
-            del whole[place:]
+            del stored[position:]
         else:
-            whole[place] ^= 1 << rng.randrange(8)
-        path.write_bytes(whole)
+            stored[position] ^= 1 << rng.randrange(8)
+        path.write_bytes(stored)
         damaged += 1
         if number % 3 == 2:
-            with warnings.catch_warnings(record=True) as said:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 run(out)
-            assert sum("is damaged" in str(one.message) for one in said) == 3
+            assert sum("is damaged" in str(one.message) for one in caught) == 3
     assert content(out) == expected
-    return f"{damaged} shards damaged, noticed and done again"
+    return f"{damaged} shards damaged, detected and explained again"
 
 
 def two(root: Path, expected: dict[str, bytes]) -> str:
     out = root / "run"
-    both = [driver(out, "local"), driver(out, "local")]
+    both = [start_driver(out, "local"), start_driver(out, "local")]
     done = [process.communicate()[0].split() for process in both]
     assert sorted(map(int, done[0] + done[1])) == list(range(TARGETS // SHARD)), done
     assert content(out) == expected
-    return f"one did {len(done[0])} shards, the other {len(done[1])}"
+    return f"one driver explained {len(done[0])} shards, the other {len(done[1])}"
 
 
-def on_ray(root: Path, expected: dict[str, bytes], strike: Callable[[Any, list[Any]], None]) -> str:
-    """A run on a cluster of three nodes that something happens to when a quarter is stored."""
+def disturb_ray(root: Path, expected: dict[str, bytes], disturb: Callable[[Any, list[Any]], None]) -> str:
+    """A run on a Ray cluster of three nodes, disturbed when a quarter of the shards is stored."""
     os.environ.update(RAY_AUTH_MODE="disabled", RAY_USAGE_STATS_ENABLED="0", RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0")
     from ray.cluster_utils import Cluster
 
     node = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20}
     cluster = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     others = [cluster.add_node(**node) for _ in range(2)]
-    out, struck = root / "run", list[int]()
+    out, disturbed = root / "run", list[int]()
 
-    class Struck(Ray):
+    class DisturbedRay(Ray):
         def map(self, function: Any, items: Sequence[Any]) -> Generator[tuple[int, Any], None, None]:
             for number, result in super().map(function, items):
                 yield number, result
-                if len(store.stored_shards(out)) == TARGETS // SHARD // 4 and not struck:
-                    struck.append(number)
-                    strike(cluster, others)
+                if len(store.stored_shards(out)) == TARGETS // SHARD // 4 and not disturbed:
+                    disturbed.append(number)
+                    disturb(cluster, others)
 
     try:
-        with Struck(cluster.address) as backend:
+        with DisturbedRay(cluster.address) as backend:
             run(out, backend)
     finally:
         cluster.shutdown()
-    assert struck
+    assert disturbed
     assert content(out) == expected
-    return "the run went on by itself"
+    return "the run continued by itself"
 
 
 def kill_worker(cluster: Any, others: list[Any]) -> None:
     import psutil
 
-    ours = [(p, " ".join(p.cmdline())) for p in psutil.Process().children(recursive=True)]
-    workers = [p for p, words in ours if words.startswith("ray::")]
-    busy = [p for p, words in ours if words.startswith("ray::_task")]
+    children = [(p, " ".join(p.cmdline())) for p in psutil.Process().children(recursive=True)]
+    workers = [p for p, command in children if command.startswith("ray::")]
+    busy = [p for p, command in children if command.startswith("ray::_run_task")]
     (busy or workers)[0].kill()
 
 
@@ -197,8 +198,8 @@ FAULTS: dict[str, Callable[[Path, dict[str, bytes]], str]] = {
     "disk": disk,
     "damage": damage,
     "two": two,
-    "worker": lambda root, expected: on_ray(root, expected, kill_worker),
-    "node": lambda root, expected: on_ray(root, expected, kill_node),
+    "worker": lambda root, expected: disturb_ray(root, expected, kill_worker),
+    "node": lambda root, expected: disturb_ray(root, expected, kill_node),
 }
 
 
@@ -206,20 +207,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("faults", nargs="*", default=list(FAULTS), help=", ".join(FAULTS))
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--how", default="local", help=argparse.SUPPRESS)
+    parser.add_argument("--backend", default="local", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.run is not None:
-        with Telling() if args.how == "local" else Processes(2) as backend:
+        with PrintingLocal() if args.backend == "local" else Processes(2) as backend:
             run(args.run, backend)
         return
     with tempfile.TemporaryDirectory() as scratch:
         run(Path(scratch) / "undisturbed")
         expected = content(Path(scratch) / "undisturbed")
         for name in args.faults:
-            began, root = time.monotonic(), Path(scratch) / name
+            start, root = time.monotonic(), Path(scratch) / name
             root.mkdir()
-            words = FAULTS[name](root, expected)
-            print(f"{name}: equal to the undisturbed run ({time.monotonic() - began:.0f} s). {words}", flush=True)
+            message = FAULTS[name](root, expected)
+            print(f"{name}: equal to the undisturbed run ({time.monotonic() - start:.0f} s). {message}", flush=True)
 
 
 if __name__ == "__main__":

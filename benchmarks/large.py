@@ -1,14 +1,14 @@
-"""Large graphs: seconds per target and peak memory as the graph grows, beside PyG's GNNExplainer on the whole graph.
+"""Large graphs: seconds per target and peak memory as the graph grows, compared with PyG's GNNExplainer.
 
     python benchmarks/large.py --out benchmarks/results/large.csv
     python benchmarks/large.py --load --out benchmarks/results/load.csv
 
-A power-law graph on disk (10 edges per node; how many come in at a node falls as a power law, who sends is uniform), a GCN
-of two layers, and 1,000 targets whose three-hop neighbourhoods hold 300 to 3,000 edges whatever the size of the graph.
-Each size is measured in a process of its own, on one thread, after a few targets have loaded all that is loaded once.
-``memory`` is what the process held at the peak, ``mapped`` what of it are pages of the graph's files, which the system takes
-back when it needs them. ``--load`` streams 100,000 instances of the graph with a million edges to a folder, explained
-quickly for a GCN of one layer, and prints the memory after every tenth.
+The graphs are on disk, with 10 edges per node, power-law in-degrees and uniform senders. A GCN of two layers is explained
+for 1,000 targets whose three-hop neighbourhoods have 300 to 3,000 edges, whatever the size of the graph. Each size is
+measured in its own process, on one thread, after a warm-up with a few targets. ``memory`` is the peak memory of the process;
+``mapped`` is the part of it that are pages of the graph's files, which the system can reclaim at any time. GNNExplainer runs
+on the whole graph. ``--load`` streams 100,000 instances of the graph with a million edges to a folder, with a GCN of one
+layer and few steps, and prints the memory after every tenth of them.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from nseg.backends.base import Item, Result
 
 SIZES = {"100k": 100_000, "1M": 1_000_000, "10M": 10_000_000}
 DEGREE, FEATURES, WIDTH, CLASSES, HOPS = 10, 16, 32, 4, 3
-BAND = (300, 3000)  # edges of a target's neighbourhood
+EDGE_RANGE = (300, 3000)  # of a target's neighbourhood
 MIB = 2**20
 
 
-class Net(nn.Module):
+class TwoLayerGCN(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = GCNConv(FEATURES, WIDTH), GCNConv(WIDTH, CLASSES)
@@ -52,8 +52,8 @@ class Net(nn.Module):
         return out
 
 
-class Shallow(nn.Module):
-    """One layer, so that a hundred thousand targets take minutes."""
+class OneLayerGCN(nn.Module):
+    """One layer, so that a hundred thousand targets take only minutes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,27 +64,27 @@ class Shallow(nn.Module):
         return out
 
 
-def generate(folder: Path, edges: int, into_one: int = 0) -> None:
-    """Write a graph; some further edges go to node 0."""
+def generate(folder: Path, edges: int, hub_edges: int = 0) -> None:
+    """Write a random graph, with ``hub_edges`` further edges to node 0."""
     rng, nodes = np.random.default_rng(0), edges // DEGREE
     weight = (1 + np.arange(nodes)) ** -0.5  # in-degrees fall as a power law with exponent 3
-    receiver = np.concatenate([rng.choice(nodes, size=edges, p=weight / weight.sum()), np.zeros(into_one, np.int64)])
-    ends = np.stack([rng.integers(nodes, size=edges + into_one), receiver])
+    receiver = np.concatenate([rng.choice(nodes, size=edges, p=weight / weight.sum()), np.zeros(hub_edges, np.int64)])
+    ends = np.stack([rng.integers(nodes, size=edges + hub_edges), receiver])
     LargeGraph.write(folder, ends, rng.standard_normal((nodes, FEATURES), np.float32))
 
 
-def choose(graph: LargeGraph, number: int) -> list[int]:
-    """Targets with neighbourhoods of like size, evenly spread over the nodes."""
+def choose_targets(graph: LargeGraph, number: int) -> list[int]:
+    """Random targets whose neighbourhoods have similar sizes."""
     rng, found = np.random.default_rng(1), list[int]()
     for node in rng.permutation(graph.num_nodes).tolist():
-        if BAND[0] <= graph.part(torch.tensor([node]), HOPS).edge.numel() <= BAND[1]:
+        if EDGE_RANGE[0] <= graph.part(torch.tensor([node]), HOPS).edge.numel() <= EDGE_RANGE[1]:
             found.append(node)
             if len(found) == number:
                 return found
-    raise SystemExit(f"only {len(found)} targets have a neighbourhood of {BAND} edges")
+    raise SystemExit(f"only {len(found)} targets have a neighbourhood of {EDGE_RANGE} edges")
 
 
-def explainer(algorithm: object = None, network: type[nn.Module] = Net) -> Explainer:
+def explainer(algorithm: object = None, network: type[nn.Module] = TwoLayerGCN) -> Explainer:
     torch.manual_seed(0)
     config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
     return Explainer(
@@ -93,7 +93,7 @@ def explainer(algorithm: object = None, network: type[nn.Module] = Net) -> Expla
 
 
 def memory(field: str) -> float:
-    """Mebibytes of this process, as Linux counts them."""
+    """A memory field of this process in MiB, from Linux's /proc/self/status."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
@@ -102,11 +102,11 @@ def measure(folder: Path, targets: int) -> dict[str, float]:
     """Seconds and memory of explaining targets of one graph."""
     torch.set_num_threads(1)
     graph, explain = LargeGraph(folder), explainer()
-    rows = choose(graph, targets)
-    explain_many(explain, graph, rows[:2])
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+    index = choose_targets(graph, targets)
+    explain_many(explain, graph, index[:2])  # warm up
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     wall, cpu = time.perf_counter(), time.process_time()
-    found = explain_many(explain, graph, rows)
+    found = explain_many(explain, graph, index)
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     sizes = [one.edge_id.numel() for one in found]
     return {
@@ -121,61 +121,63 @@ def measure(folder: Path, targets: int) -> dict[str, float]:
     }
 
 
-def rival(folder: Path, epochs: int) -> dict[str, float]:
-    """Seconds and memory of PyG's GNNExplainer for one target on the whole graph, 100 epochs reckoned from fewer."""
+def measure_gnnexplainer(folder: Path, epochs: int) -> dict[str, float]:
+    """Seconds and memory of PyG's GNNExplainer for one target on the whole graph; seconds are scaled to 100 epochs."""
     torch.set_num_threads(1)
     graph = LargeGraph(folder, neighbours=None)
-    row = choose(graph, 1)[0]
+    target = choose_targets(graph, 1)[0]
     whole = graph.part(torch.arange(graph.num_nodes), 1).data
     explain = explainer(GNNExplainer(epochs=epochs))
-    began = time.perf_counter()
-    explain(whole.x, whole.edge_index, index=row)
-    return {"seconds": (time.perf_counter() - began) / epochs * 100, "memory": memory("VmHWM")}
+    start = time.perf_counter()
+    explain(whole.x, whole.edge_index, index=target)
+    return {"seconds": (time.perf_counter() - start) / epochs * 100, "memory": memory("VmHWM")}
 
 
-class Watched(Local):
-    """The local back end, that prints the memory now and then."""
+class MemoryPrintingLocal(Local):
+    """The local backend; prints the memory after every tenth of the shards."""
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result], None, None]:
-        every, began = max(len(items) // 10, 1), time.perf_counter()
+        every, start = max(len(items) // 10, 1), time.perf_counter()
         for number, result in super().map(function, items):
             yield number, result
             if (number + 1) % every == 0:
-                rows.append({"shards": number + 1, "memory": memory("VmRSS"), "peak": memory("VmHWM")})
-                print(f"{rows[-1]}, {time.perf_counter() - began:.0f} s", flush=True)
+                results.append({"shards": number + 1, "memory": memory("VmRSS"), "peak": memory("VmHWM")})
+                print(f"{results[-1]}, {time.perf_counter() - start:.0f} s", flush=True)
 
 
-rows: list[dict[str, float]] = []
+results: list[dict[str, float]] = []
 
 
 def load(folder: Path, out: Path, instances: int) -> None:
     """Stream many instances to a folder."""
     torch.set_num_threads(1)
     graph = LargeGraph(folder)
-    explain = explainer(NSEG(steps=5, starts=(0.0,), extract="threshold"), Shallow)  # it is the stream that is measured
-    explain_many(explain, graph, np.arange(instances).tolist(), out=out, backend=Watched())
+    # few steps, because the streaming is measured, not the search
+    explain = explainer(NSEG(steps=5, starts=(0.0,), extract="threshold"), OneLayerGCN)
+    explain_many(explain, graph, np.arange(instances).tolist(), out=out, backend=MemoryPrintingLocal())
 
 
 def hub(folder: Path) -> None:
-    """Explain the node that two million edges go to."""
+    """Explain a node with two million incoming edges."""
     torch.set_num_threads(1)
     graph, explain = LargeGraph(folder), explainer()
-    began = time.perf_counter()
+    start = time.perf_counter()
     (one,) = explain_many(explain, graph, [0])
     print(
-        f"{graph.num_edges} edges; around node 0 {one.edge_id.numel()} are looked at, {one.left_out} left out; "
-        f"{time.perf_counter() - began:.1f} s, {memory('VmHWM'):.0f} MiB at the peak of the process"
+        f"{graph.num_edges} edges; around node 0, {one.edge_id.numel()} are used and {one.left_out} left out; "
+        f"{time.perf_counter() - start:.1f} s, {memory('VmHWM'):.0f} MiB peak memory of the process"
     )
 
 
-def in_a_process(*words: str, limit: int | None = None) -> dict[str, float] | None:
-    """What a process of its own prints; None if it is killed for want of memory."""
+def run_in_process(*arguments: str, limit: int | None = None) -> dict[str, float] | None:
+    """The JSON that this script prints in another process; None if the process fails, as when it runs out of memory."""
 
-    def bounded() -> None:
+    def limit_memory() -> None:
         if limit is not None:
             resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
-    run = subprocess.run([sys.executable, __file__, *words], capture_output=True, text=True, preexec_fn=bounded, check=False)
+    command = [sys.executable, __file__, *arguments]
+    run = subprocess.run(command, capture_output=True, text=True, preexec_fn=limit_memory, check=False)
     if run.returncode:
         print(run.stderr[-500:], file=sys.stderr)
         return None
@@ -188,23 +190,23 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--sizes", nargs="+", default=list(SIZES), choices=SIZES)
     parser.add_argument("--targets", type=int, default=1000)
-    parser.add_argument("--epochs", type=int, default=3, help="of the rival, whose time is scaled to 100")
-    parser.add_argument("--limit", type=int, default=16, help="gibibytes that the rival may use")
-    parser.add_argument("--folder", type=Path, help="keep the graphs here")
+    parser.add_argument("--epochs", type=int, default=3, help="epochs of GNNExplainer; its time is scaled to 100")
+    parser.add_argument("--limit", type=int, default=16, help="memory limit of GNNExplainer in GiB")
+    parser.add_argument("--folder", type=Path, help="folder to keep the graphs in")
     parser.add_argument("--load", action="store_true")
     parser.add_argument("--hub", action="store_true", help="explain a node with two million incoming edges")
     parser.add_argument("--instances", type=int, default=100_000)
     parser.add_argument("--measure", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--rival", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--gnnexplainer", type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args()
-    if args.measure or args.rival:
-        found = measure(args.measure, args.targets) if args.measure else rival(args.rival, args.epochs)
+    if args.measure or args.gnnexplainer:
+        found = measure(args.measure, args.targets) if args.measure else measure_gnnexplainer(args.gnnexplainer, args.epochs)
         print(json.dumps(found))
         return
     with tempfile.TemporaryDirectory() as scratch:
         root = args.folder or Path(scratch)
         if args.hub:
-            generate(root / "hub", SIZES["1M"], into_one=2_000_000)
+            generate(root / "hub", SIZES["1M"], hub_edges=2_000_000)
             hub(root / "hub")
             return
         for name in args.sizes if not args.load else ["1M"]:
@@ -213,24 +215,24 @@ def main() -> None:
         if args.load:
             load(root / "1M", root / "run", args.instances)
         else:
-            rows.extend(compare(root, args))
-    if args.out is not None and rows:
+            results.extend(compare(root, args))
+    if args.out is not None and results:
         with args.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
+            writer = csv.DictWriter(file, list(results[0]))
             writer.writeheader()
-            writer.writerows(rows)
+            writer.writerows(results)
 
 
 def compare(root: Path, args: argparse.Namespace) -> list[dict[str, float]]:
-    """A row per size, printed as a table."""
+    """Results of each size, also printed as a table."""
     table = Table("graph", "edges around a target", "s per target", "CPU s", "MiB", "mapped", "GNNExplainer s", "its MiB")
     found = []
     for name in args.sizes:
-        print(f"{name}: explaining {args.targets} targets, then one by the rival", file=sys.stderr, flush=True)
-        ours = in_a_process("--measure", str(root / name), "--targets", str(args.targets))
+        print(f"{name}: explaining {args.targets} targets, then one with GNNExplainer", file=sys.stderr, flush=True)
+        ours = run_in_process("--measure", str(root / name), "--targets", str(args.targets))
         if ours is None:
             continue
-        theirs = in_a_process("--rival", str(root / name), "--epochs", str(args.epochs), limit=args.limit << 30)
+        theirs = run_in_process("--gnnexplainer", str(root / name), "--epochs", str(args.epochs), limit=args.limit << 30)
         theirs = theirs or {"seconds": float("nan"), "memory": float("nan")}
         found.append({**ours, **{f"gnnexplainer_{k}": v for k, v in theirs.items()}})
         keys = ("neighbourhood", "seconds", "cpu_seconds", "memory", "mapped")

@@ -1,4 +1,4 @@
-"""Records of ``methods.py`` as CSV, row by row, and as a page to read."""
+"""The results of ``methods.py`` as CSV files, and as a Markdown page."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from authors import GRAPHS, METRICS
 from why import TEXT
 
 Row = dict[str, str | int | float]
-FAR = 5  # points from the paper that are marked, and explained
+LARGE_DIFFERENCE = 5  # percentage points; larger differences to the paper are bold, and explained
 COLUMNS = {
     "Fid+": "{}_fid_plus",
     "Fid-": "{}_fid_minus",
     "charact": "{}_charact",
     "sparsity": "{}_sparsity",
 }
-OF_PAPER = dict(zip(METRICS, ("Fid+", "Fid-", "charact", "Recall@K", "ROC-AUC"), strict=True))
+PAPER_METRICS = dict(zip(METRICS, ("Fid+", "Fid-", "charact", "Recall@K", "ROC-AUC"), strict=True))
 
 COMMANDS = """\
     NSEG_DATA=... python benchmarks/methods.py --paper results.csv --out benchmarks/results/methods.csv
@@ -26,32 +26,33 @@ COMMANDS = """\
     NSEG_DATA=... python benchmarks/methods.py --why --paper results.csv --out benchmarks/results/methods.csv
 """
 
-HEAD = """\
+INTRODUCTION = """\
 - **Instances**: all motif nodes (from 300, 511 and 511) of the authors' GCNs of BA-Shapes, Tree-Cycles and Tree-Grid;
-  the paper's 250 graphs of Mutagenicity and MSRC_21, on the GCNs that this project trained. *n* says how many;
-  `exhaustive` explains only those with at most 16 undirected edges within reach (no row: none), and both directions of
-  an edge as one, so that directions apart can exceed it; PyG's own GNNExplainer a few.
-- **Settings**: `nseg` has its defaults, `nseg (paper)` and the rivals the paper's settings of the dataset if the paper
-  has any, else their defaults; column `settings` of `methods.csv` says what is not default. Edge masks only.
-- **Fidelity** is by label, in percent; masks weigh messages, nothing is removed. *soft*: masks as they are. *hard*: the
-  method's own hard explanation. *cut*: what is above 0.5 in the soft mask. *sparsity*: share of the edges within reach
-  that is left out. *PNS*: mean lower bound of the hard explanations. Never read charact without sparsity: `all` scores
-  high.
-- **Recall@K** and **ROC-AUC** are given in both readings of `authors.py`: the K best undirected edges / the 2K best
-  directed ones, and the mean of the instances' areas / one area of all pooled. Mutagenicity has the first of each,
-  MSRC_21 no truth.
-- **kept**: directed edges in the hard explanation. **ms**: milliseconds per instance with everything, all instances at
-  once on one thread of a shared machine; PGExplainer's training is in it, spread over the instances; PyG's is called
-  once per instance.
+  the paper's 250 graphs of Mutagenicity and MSRC_21, on the GCNs that this project trained. *n* is their number.
+  `exhaustive` explains only instances that are reached by at most 16 undirected edges (no row: no such instance). It
+  treats both directions of an edge as one, so that methods that separate directions can exceed it. PyG's own
+  GNNExplainer explains a few instances.
+- **Settings**: `nseg` uses its defaults; `nseg (paper)` and the rivals use the paper's settings for the dataset if the
+  paper has any, else their defaults. Column `settings` of `methods.csv` lists what differs from the defaults. Edge masks
+  only.
+- **Fidelity** is by label, in percent; masks weight messages, no edge is deleted. *soft*: soft masks. *hard*: the
+  method's own hard explanation. *cut*: soft masks cut at 0.5. *sparsity*: share of the reached edges that is left out.
+  *PNS*: mean lower bound of the hard explanations. Never read charact without sparsity: `all` scores high.
+- **Recall@K** and **ROC-AUC** are given by both definitions of `authors.py`: the K best undirected edges / the 2K best
+  directed edges, and the mean of the areas of all instances / one area of all pooled edges. Mutagenicity has the first
+  of each, MSRC_21 has no ground truth.
+- **kept**: number of directed edges in the hard explanation. **ms**: milliseconds per instance in total, with all
+  instances in one call on one thread of a shared machine; they include PGExplainer's training, divided by the number of
+  instances. PyG's GNNExplainer is called once per instance.
 """
 
 
-class Sheet:
-    """A CSV file that is whole after every row; a row replaces the one with the same key.
+class CsvTable:
+    """A CSV file that is complete after every row; a new row replaces the row with the same key.
 
     Args:
-        path: the file; what is in it already is kept. None: rows are not kept.
-        key: columns that tell rows apart.
+        path: the file; existing rows are kept. None: nothing is written.
+        key: names of the columns that identify a row.
     """
 
     def __init__(self, path: Path | None, key: tuple[str, ...]) -> None:
@@ -74,7 +75,7 @@ class Sheet:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a CSV file; none if there is no such file."""
+    """The rows of a CSV file; none if the file does not exist."""
     if not path.exists():
         return []
     with path.open(newline="") as file:
@@ -85,20 +86,20 @@ def read(path: Path) -> list[Row]:
 
 
 def write_page(out: Path) -> None:
-    """Write what the CSV files beside ``out`` hold as Markdown."""
+    """Write the CSV files next to ``out`` as one Markdown page."""
     rows, speed, why = (read(out.with_name(f"{out.stem}{suffix}.csv")) for suffix in ("", "_speed", "_why"))
-    made = sorted({str(row["made_with"]) for row in rows + speed + why})
+    versions = sorted({str(row["made_with"]) for row in rows + speed + why})
     seeds = ", ".join(sorted({str(row["seed"]) for row in rows}))
     parts = ["# Every method on the same instances\n", f"Written by `benchmarks/methods.py`:\n\n{COMMANDS}"]
-    parts.append(f"- **Made with** {'; '.join(made)}; one thread; seed {seeds} only.\n{HEAD}")
-    for name, some in grouped(rows).items():
-        parts += [f"## {name}\n", markdown(["method", "n", *scores_header()], [scores_row(row) for row in some])]
-    parts += ["## Beside the paper\n", beside_the_paper(rows)]
+    parts.append(f"- **Made with** {'; '.join(versions)}; one thread; seed {seeds} only.\n{INTRODUCTION}")
+    for name, group in by_dataset(rows).items():
+        parts += [f"## {name}\n", markdown(["method", "n", *scores_header()], [scores_row(row) for row in group])]
+    parts += ["## Compared with the paper\n", paper_table(rows)]
     if speed:
         parts += ["## Speed, for the same number of epochs\n", speed_table(speed)]
     if why:
         parts += [
-            "## Where the paper differs, and why\n",
+            "## Differences to the paper, and their causes\n",
             TEXT.format_map(evidence(why)),
             "### The checks\n",
             check_table(why),
@@ -106,7 +107,7 @@ def write_page(out: Path) -> None:
     out.with_suffix(".md").write_text("\n".join(parts))
 
 
-def grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
+def by_dataset(rows: Iterable[Row]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         found[str(row["dataset"])].append(row)
@@ -114,7 +115,7 @@ def grouped(rows: Iterable[Row]) -> dict[str, list[Row]]:
 
 
 def markdown(header: list[str], rows: list[list[str]]) -> str:
-    """A table; numbers are set to the right."""
+    """A Markdown table with numbers aligned to the right."""
     rule = ["---", *["--:"] * (len(header) - 1)]
     return "\n".join("| " + " | ".join(line) + " |" for line in [header, rule, *rows]) + "\n"
 
@@ -137,34 +138,35 @@ def scores_row(row: Row) -> list[str]:
     return [str(row["method"]), str(row["instances"]), *kinds, *last]
 
 
-def beside_the_paper(rows: list[Row]) -> str:
-    """Our number, and in brackets how far it is from the paper's; bold where that is far."""
+def paper_table(rows: list[Row]) -> str:
+    """Our scores with their differences to the paper; large differences are bold."""
     lines = []
     for row in rows:
         known = [metric for metric in METRICS if row.get(f"difference_{metric}", "") != ""]
         if known:
-            cells = [against(row, metric) if metric in known else "" for metric in METRICS]
+            cells = [compared_score(row, metric) if metric in known else "" for metric in METRICS]
             lines.append([f"{row['dataset']}, {row['method']}", *cells])
     text = (
-        f"Ours (difference to the paper's number, in points; bold beyond {FAR}). Soft masks; Recall@K of the 2K best "
-        "directed edges and ROC-AUC pooled, but of K undirected ones and averaged for Mutagenicity, and Recall@K of nodes "
-        "for pgm_explainer."
+        f"Our number (difference to the paper's in percentage points; bold beyond {LARGE_DIFFERENCE}). Soft masks. Recall@K "
+        "is of the 2K best directed edges and ROC-AUC is pooled; for Mutagenicity they are of K undirected edges and "
+        "averaged. "
+        "Recall@K of pgm_explainer is over nodes."
     )
-    return f"{text}\n\n{markdown(['', *OF_PAPER.values()], lines)}"
+    return f"{text}\n\n{markdown(['', *PAPER_METRICS.values()], lines)}"
 
 
-def against(row: Row, metric: str) -> str:
+def compared_score(row: Row, metric: str) -> str:
     difference = float(row[f"difference_{metric}"])
     text = f"{float(row[f'paper_{metric}']) + difference:.1f} ({difference:+.1f})"
-    return f"**{text}**" if abs(difference) > FAR else text
+    return f"**{text}**" if abs(difference) > LARGE_DIFFERENCE else text
 
 
 def speed_table(rows: list[Row]) -> str:
     text = (
-        "Milliseconds per instance of all instances batched against one call of PyG's GNNExplainer per instance for as many "
-        "epochs, in one run on one thread. PyG's gives soft masks only; *soft* is the same of ours (hard masks are a cut at "
-        "0.5), *with hard* has the search for the best prefix too, which is their default. `nseg` searches from three "
-        "starts, leaves early where it gets no further, and improves hard explanations by moves."
+        "Milliseconds per instance: all instances in one batched call, compared with one call of PyG's GNNExplainer per "
+        "instance for the same number of epochs, in one run on one thread. PyG returns soft masks only; *soft* is our time "
+        "for these (hard masks are cut at 0.5), *with hard* includes the search for the best prefix, which is the default. "
+        "`nseg` searches from three starts, stops early when it no longer improves, and improves hard explanations by moves."
     )
     lines = [
         [
@@ -184,11 +186,11 @@ def speed_table(rows: list[Row]) -> str:
 
 
 def evidence(rows: list[Row]) -> dict[str, str]:
-    """What the text calls a check, with its numbers on the three graphs; with " paper" behind it, the paper's."""
+    """The numbers of each check on the three graphs, by the key in the text; with " paper" appended, the paper's numbers."""
     found: dict[str, str] = defaultdict(lambda: "?")
-    for key, some in by_key(rows).items():
-        found[key] = " / ".join(number(row, "value", 2) for row in some)
-        found[f"{key} paper"] = " / ".join(number(row, "paper", 2) or "?" for row in some)
+    for key, group in by_key(rows).items():
+        found[key] = " / ".join(number(row, "value", 2) for row in group)
+        found[f"{key} paper"] = " / ".join(number(row, "paper", 2) or "?" for row in group)
     return found
 
 
@@ -201,10 +203,10 @@ def by_key(rows: list[Row]) -> dict[str, list[Row]]:
 
 def check_table(rows: list[Row]) -> str:
     lines = []
-    for some in by_key(rows).values():
-        paper = [number(row, "paper", 2) for row in some]
-        ours = [number(row, "value", 2) for row in some]
+    for group in by_key(rows).values():
+        paper = [number(row, "paper", 2) for row in group]
+        ours = [number(row, "value", 2) for row in group]
         lines.append(
-            [f"{some[0]['what']}: {some[0]['metric']}", *ours, str(some[0]["row"]), " / ".join(filter(None, paper))]
+            [f"{group[0]['what']}: {group[0]['metric']}", *ours, str(group[0]["row"]), " / ".join(filter(None, paper))]
         )
     return markdown(["", *GRAPHS, "the paper's row", "the paper's number"], lines)

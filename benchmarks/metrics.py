@@ -1,4 +1,4 @@
-"""All metrics of BA-Shapes' 400 explanations against the time to explain them, in one run on one thread.
+"""Time of all metrics for 400 explanations on BA-Shapes, compared with the time to explain, on one thread.
 
 python benchmarks/metrics.py --out benchmarks/results/metrics.csv
 """
@@ -35,15 +35,15 @@ def main() -> None:
         model_config=data.model_config,
     )
     graph = data.graphs[0]
-    few = explain_many(explain, graph, data.instances[:8])  # warm up: load all that is loaded once
+    few = explain_many(explain, graph, data.instances[:8])  # warm up
     metrics.accuracy(data, few)
     metrics.Judge(explain, graph, few).fidelity("hard", "remove")
     rows: list[tuple[str, float]] = []
 
     def timed(name: str, run: Callable[[], object]) -> object:
-        began = time.perf_counter()
+        start = time.perf_counter()
         result = run()
-        rows.append((name, time.perf_counter() - began))
+        rows.append((name, time.perf_counter() - start))
         return result
 
     found = timed("explaining 400 nodes", lambda: explain_many(explain, graph, data.instances))

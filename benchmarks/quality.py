@@ -1,13 +1,14 @@
-"""Quality of the default NSEG() everywhere: necessary, sufficient, small, beside the ceiling, the oracle and the clock.
+"""Quality of the default NSEG() on all datasets, compared with the ceiling, the optimum and the paper.
 
     NSEG_DATA=... python benchmarks/quality.py --out benchmarks/results            # all parts, three seeds
     NSEG_DATA=... python benchmarks/quality.py --every 10 --seeds 0                # a tenth of the instances
 
-One set of settings, ``NSEG()``. Node datasets with GCN are the authors' own networks (NSEG_DATA/authors), all others this
-project's. Instances are the paper's: all motif nodes, 250 graphs (of BA2Motif every fourth graph). Fid+, Fid- and charact
-are by label; messages and features are weighed, nothing is removed. *ceiling* is the share of instances for which some
-hard explanation is known that both keeps and changes the class, over all seeds and a harder search for those that failed (so
-it is a lower bound of the true ceiling), and *ceiling_charact* the charact of Fid+ at that share and Fid- at 0.
+All rows use the same settings, ``NSEG()``. GCNs on node datasets are the authors' own (NSEG_DATA/authors), all others are
+this project's. Instances are the paper's: all motif nodes, 250 graphs (of BA2Motif every fourth graph). Fid+, Fid- and
+charact are by label; messages and features are weighted, nothing is deleted. *ceiling* is the share of instances for which
+a hard explanation is known that keeps the class and whose removal changes it: found with any seed, or by a longer search
+where all seeds failed. It is a lower bound of the true ceiling. *ceiling_charact* is the charact of Fid+ at that share and
+Fid- at 0.
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ from rich.table import Table
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import Explanation
-from torch_geometric.explain import GNNExplainer as PyGsGNNExplainer
+from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
 
 from nseg import NSEG, Explainer, baselines, datasets, explain_many, metrics, models
 from nseg.scm import predicted_class
 
-AUTHORS = {"ba-shapes": "BA-Shapes", "tree-cycles": "Tree-Cycles", "tree-grid": "Tree-Grid"}
-ROWS = [*((d, "gcn", m) for m in ("e", "ef") for d in datasets.NAMES), *((d, "gin", "e") for d in datasets.NAMES)]
+AUTHORS_NAMES = {"ba-shapes": "BA-Shapes", "tree-cycles": "Tree-Cycles", "tree-grid": "Tree-Grid"}
+CASES = [*((d, "gcn", m) for m in ("e", "ef") for d in datasets.NAMES), *((d, "gin", "e") for d in datasets.NAMES)]
 AUTHORS_SECONDS = {"ba-shapes": (15.8, 0.37), "tree-cycles": (8.1, 0.29), "tree-grid": (8.7, 0.34)}
-"""Seconds per instance of the authors' published code, and of PyG's GNNExplainer beside it, on one thread."""
+"""Seconds per instance of the authors' published code, and of PyG's GNNExplainer in the same run, on one thread."""
 
 
-def case(dataset: str, architecture: str, folder: Path, every: int) -> tuple[nn.Module, Any, list[int], dict[str, str]]:
-    """A network, what it was trained on, which outputs to explain, and what it returns."""
-    if architecture == "gcn" and dataset in AUTHORS:
-        model, data = authors.load(AUTHORS[dataset], folder)
-        return model, data, list(range(authors.GRAPHS[AUTHORS[dataset]][0], data.num_nodes))[::every], authors.CONFIG
+def load_case(dataset: str, architecture: str, folder: Path, every: int) -> tuple[nn.Module, Any, list[int], dict[str, str]]:
+    """A network, its data, the outputs to explain, and its ``model_config``."""
+    if architecture == "gcn" and dataset in AUTHORS_NAMES:
+        model, data = authors.load(AUTHORS_NAMES[dataset], folder)
+        return model, data, list(range(authors.GRAPHS[AUTHORS_NAMES[dataset]][0], data.num_nodes))[::every], authors.CONFIG
     bench = datasets.load(dataset)
     graphs: Any = bench.graphs if bench.level == "graph" else bench.graphs[0]
     step = every * (4 if dataset == "ba-2motif" else 1)
@@ -57,71 +58,71 @@ def explainer(model: nn.Module, algorithm: Any, masks: str, config: dict[str, st
     )
 
 
-def both(judge: metrics.Judge) -> Tensor:
-    """Whether each hard explanation keeps the class and its removal changes it, [B]."""
+def keeps_and_flips(judge: metrics.Judge) -> Tensor:
+    """Whether each hard explanation keeps the class, and its removal changes it, [B]."""
     factual, complement = (predicted_class(o, judge.config) for o in judge.outcome(judge.masks("hard")))
     return (factual == judge.label) & (complement != judge.label)
 
 
-def stubborn(model: nn.Module, data: Any, index: Sequence[int], masks: str, config: dict[str, str]) -> Tensor:
-    """Whether a harder search finds what the default did not, [B]."""
+def search_longer(model: nn.Module, data: Any, index: Sequence[int], masks: str, config: dict[str, str]) -> Tensor:
+    """Whether a longer search finds a hard explanation that keeps the class and whose removal changes it, [B]."""
     found = torch.zeros(len(index), dtype=torch.bool)
     for seed in range(3):
         hard = NSEG(tolerance=0.0, starts=(-1.0, 0.0, 1.0, 2.0, 3.0), steps=200, rounds=40, exact=14, seed=100 + seed)
         explain = explainer(model, hard, masks, config)
-        found |= both(metrics.Judge(explain, data, explain_many(explain, data, index, progress=False)))
+        found |= keeps_and_flips(metrics.Judge(explain, data, explain_many(explain, data, index, progress=False)))
     return found
 
 
-def kept(found: list[Explanation]) -> float:
-    """Mean number of kept edges."""
+def mean_kept_edges(found: list[Explanation]) -> float:
+    """Mean number of edges in the hard explanations."""
     return float(np.mean([int(one.hard_edge_mask.sum()) for one in found]))
 
 
 def measure(args: argparse.Namespace, dataset: str, architecture: str, masks: str) -> list[dict[str, Any]]:
-    """One line per seed."""
-    model, data, index, config = case(dataset, architecture, args.data, args.every)
+    """The scores of one dataset, network and kind of masks: a row per seed."""
+    model, data, index, config = load_case(dataset, architecture, args.data, args.every)
     lines, known = [], torch.zeros(len(index), dtype=torch.bool)
     for seed in args.seeds:
         explain = explainer(model, NSEG(seed=seed), masks, config)
-        began = time.perf_counter()
+        start = time.perf_counter()
         found = explain_many(explain, data, index, progress=False)
-        seconds = (time.perf_counter() - began) / len(found)
+        seconds = (time.perf_counter() - start) / len(found)
         judge = metrics.Judge(explain, data, found)
         soft, hard = judge.fidelity("soft"), judge.fidelity("hard")
-        known |= both(judge)
+        known |= keeps_and_flips(judge)
         line: dict[str, Any] = {"dataset": dataset, "architecture": architecture, "masks": masks, "seed": seed}
         line |= {"instances": len(found), "seconds": seconds, "exact": sum(bool(one.exact) for one in found)}
         for kind, result in (("soft", soft), ("hard", hard)):
             names = ("fid_plus", "fid_minus", "charact", "sparsity", "pns")
             line |= {f"{kind}_{name}": getattr(result, name) for name in names}
-        line |= {"edges_kept": kept(found), "reported_pns": float(np.mean([one.pns for one in found]))}
+        line |= {"edges_kept": mean_kept_edges(found), "reported_pns": float(np.mean([one.pns for one in found]))}
         lines.append(line)
     failed = (~known).nonzero().flatten().tolist()
     if failed:
-        known[failed] = stubborn(model, data, [index[n] for n in failed], masks, config)
+        known[failed] = search_longer(model, data, [index[n] for n in failed], masks, config)
     share = float(known.double().mean())
     ceiling = {"ceiling": share, "ceiling_charact": 2 * share / (1 + share)}  # Fid+ of that share, and Fid- of 0
     return [{**line, **ceiling} for line in lines]
 
 
-# --- the other questions -------------------------------------------------------------------------------------------------
+# --- comparisons ---------------------------------------------------------------------------------------------------------
 
 
-def against_the_paper(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Size beside the paper's preset cut at 0.5, recall and area, and speed, on the authors' three networks."""
+def compare_with_preset(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Size, recall, ROC-AUC and speed of the default and of the paper's preset, on the authors' three networks."""
     lines: list[dict[str, Any]] = []
-    for dataset, name in AUTHORS.items():
-        model, data, index, config = case(dataset, "gcn", args.data, args.every)
+    for dataset, name in AUTHORS_NAMES.items():
+        model, data, index, config = load_case(dataset, "gcn", args.data, args.every)
         first, block, k = authors.GRAPHS[name]
         for label, algorithm in (("default", NSEG()), ("paper's preset", NSEG.paper(dataset, "e"))):
             explain = explainer(model, algorithm, "e", config)
-            began = time.perf_counter()
+            start = time.perf_counter()
             found = explain_many(explain, data, index, progress=False)
-            seconds = (time.perf_counter() - began) / len(found)
+            seconds = (time.perf_counter() - start) / len(found)
             hard = metrics.Judge(explain, data, found).fidelity("hard")
             line: dict[str, Any] = {"dataset": dataset, "method": label, "instances": len(found), "seconds": seconds}
-            line |= {"hard_charact": hard.charact, "hard_sparsity": hard.sparsity, "edges_kept": kept(found)}
+            line |= {"hard_charact": hard.charact, "hard_sparsity": hard.sparsity, "edges_kept": mean_kept_edges(found)}
             lines.append(line | authors.accuracy(data, found, first, block, k))
         lines[-2] |= speed(model, data, index, config, dataset, float(lines[-2]["seconds"]))
     return lines
@@ -130,29 +131,29 @@ def against_the_paper(args: argparse.Namespace) -> list[dict[str, Any]]:
 def speed(
     model: nn.Module, data: Data, index: list[int], config: dict[str, str], dataset: str, ours: float
 ) -> dict[str, float]:
-    """Ratios to PyG's GNNExplainer in this run, and from it to the authors' code."""
-    explain = explainer(model, PyGsGNNExplainer(epochs=100), "e", config)
+    """Speed relative to PyG's GNNExplainer in this run, and through it to the authors' code."""
+    explain = explainer(model, PyGGNNExplainer(epochs=100), "e", config)
     some = index[:: max(1, len(index) // 10)][:10]
-    began = time.perf_counter()
+    start = time.perf_counter()
     for node in some:
         explain(data.x, data.edge_index, index=node)
-    theirs = (time.perf_counter() - began) / len(some)
-    code, yardstick = AUTHORS_SECONDS[dataset]
+    theirs = (time.perf_counter() - start) / len(some)
+    authors_code, gnnexplainer = AUTHORS_SECONDS[dataset]
     return {
         "gnnexplainer_seconds": theirs,
         "times_gnnexplainer": theirs / ours,
-        "times_authors": theirs / ours * code / yardstick,
+        "times_authors": theirs / ours * authors_code / gnnexplainer,
     }
 
 
-def against_the_oracle(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Distance to the best of all subsets, undirected, where there are at most 14 elements."""
+def compare_with_optimum(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """Distance to the best of all subsets of undirected edges, on instances with at most 14 of them."""
     lines = []
     for dataset in ("tree-cycles", "mutagenicity"):
-        model, data, index, config = case(dataset, "gcn", args.data, args.every)
+        model, data, index, config = load_case(dataset, "gcn", args.data, args.every)
         if dataset == "mutagenicity":
             index = [n for n in range(len(data)) if data[n].num_edges <= 2 * args.most][:: args.every]
-        index = small(model, data, index, config, args.most)
+        index = small_instances(model, data, index, config, args.most)
         for tolerance in (0.0, NSEG().settings.tolerance):
             oracle = explainer(model, baselines.make("exhaustive", most=args.most, tolerance=tolerance), "e", config)
             best = explain_many(oracle, data, index, progress=False)
@@ -168,15 +169,15 @@ def against_the_oracle(args: argparse.Namespace) -> list[dict[str, Any]]:
                     "ours": float(np.mean([f.pns for f in found])),
                     "mean_gap": float(np.mean(gaps)),
                     "largest_gap": max(gaps),
-                    "optimum_edges": kept(best),
-                    "our_edges": kept(found),
+                    "optimum_edges": mean_kept_edges(best),
+                    "our_edges": mean_kept_edges(found),
                 }
             )
     return lines
 
 
-def small(model: nn.Module, data: Any, index: list[int], config: dict[str, str], most: int) -> list[int]:
-    """The outputs with at most ``most`` undirected edges within reach."""
+def small_instances(model: nn.Module, data: Any, index: list[int], config: dict[str, str], most: int) -> list[int]:
+    """The outputs that are reached by at most ``most`` undirected edges."""
     explain = explainer(model, baselines.make("none", undirected=True), "e", config)
     found = explain_many(explain, data, index, progress=False)
     count = [torch.unique(one.edge_index[:, one.reached].sort(0).values, dim=1).size(1) for one in found]
@@ -202,28 +203,28 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("NSEG_DATA"), help="folder that holds authors/")
     parser.add_argument("--every", type=int, default=1, help="explain every n-th instance")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--most", type=int, default=14, help="elements up to which all subsets are tried")
+    parser.add_argument("--most", type=int, default=14, help="largest number of edges for which all subsets are tried")
     parser.add_argument("--parts", nargs="+", default=["paper", "oracle", "quality"])
-    parser.add_argument("--rows", nargs="*", default=None, help="such as tree-grid,gcn,ef")
+    parser.add_argument("--rows", nargs="*", default=None, help="only these, such as tree-grid,gcn,ef")
     parser.add_argument("--out", type=Path, default=None, help="folder for quality*.csv")
     args = parser.parse_args()
     if args.data is None:
-        parser.error("say where authors/GCN_*.npz lies: --data FOLDER or NSEG_DATA")
+        parser.error("--data FOLDER or NSEG_DATA must name the folder with authors/GCN_*.npz")
     args.data = Path(args.data)
     torch.set_num_threads(1)
 
-    def place(name: str) -> Path | None:
+    def path_of(name: str) -> Path | None:
         return None if args.out is None else args.out / name
 
     if "paper" in args.parts:
-        show("Beside the paper's preset", against_the_paper(args), place("quality_paper.csv"))
+        show("Compared with the paper's preset", compare_with_preset(args), path_of("quality_paper.csv"))
     if "oracle" in args.parts:
-        show("Beside the best of all subsets", against_the_oracle(args), place("quality_oracle.csv"))
+        show("Compared with the best of all subsets", compare_with_optimum(args), path_of("quality_oracle.csv"))
     if "quality" in args.parts:
         lines: list[dict[str, Any]] = []
-        for row in ROWS if args.rows is None else [tuple(r.split(",")) for r in args.rows]:
+        for row in CASES if args.rows is None else [tuple(r.split(",")) for r in args.rows]:
             lines += measure(args, *row)
-            show("The default everywhere", lines, place("quality.csv"))
+            show("The default on all datasets", lines, path_of("quality.csv"))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Speed: explain_many against PyG's GNNExplainer and against our own loop, in one run on one thread.
+"""Speed of explain_many, compared with PyG's GNNExplainer and with NSEG one at a time, on one thread.
 
     NSEG_DATA=... python benchmarks/speed.py --out benchmarks/results/speed.csv
 
-Prints, for each of the authors' three GCNs: seconds per instance of PyG's GNNExplainer (100 epochs, one call per
-instance), of ``explain_many`` with default settings, and of NSEG called once per instance; the ratios; charact of soft
-masks with default settings and with the paper's preset; memory at the peak above the start against the budget; and
-seconds per instance as the number of instances doubles from 16 to 512.
+Prints for each of the authors' three GCNs: seconds per instance of PyG's GNNExplainer (100 epochs, one call per instance),
+of ``explain_many`` with default settings, and of NSEG called once per instance; the ratios; charact of soft masks with
+default settings and with the paper's preset; peak memory above the start for two budgets; and seconds per instance as the
+number of instances doubles from 16 to 512.
 """
 
 from __future__ import annotations
@@ -32,34 +32,37 @@ MIB = 2**20
 
 
 def seconds(run: Callable[[], object]) -> float:
-    began = time.perf_counter()
+    """Seconds of one call."""
+    start = time.perf_counter()
     run()
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def peak_memory(name: str, folder: Path, budget: int) -> float:
-    """Bytes above the start at the peak of explaining all motif nodes, in a process of its own."""
-    run = [sys.executable, __file__, "--data", str(folder), "--measure", name, "--budget", str(budget)]
-    return float(subprocess.run(run, capture_output=True, text=True, check=True).stdout)
+    """Peak memory of explaining all motif nodes in bytes above the start, measured in another process."""
+    command = [sys.executable, __file__, "--data", str(folder), "--measure", name, "--budget", str(budget)]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
-def measure(name: str, folder: Path, budget: int) -> float:
+def measure_peak_memory(name: str, folder: Path, budget: int) -> float:
+    """Peak memory of explaining all motif nodes in this process, in bytes above the start."""
     model, data = load(name, folder)
     explain = explainer(model, NSEG(), "e")
-    explain_many(explain, data, [data.num_nodes - 1])  # load all that is loaded once
-    Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
-    before = status("VmRSS")
+    explain_many(explain, data, [data.num_nodes - 1])  # warm up
+    Path("/proc/self/clear_refs").write_text("5")  # reset the peak
+    before = memory("VmRSS")
     explain_many(explain, data, range(GRAPHS[name][0], data.num_nodes), budget=budget)
-    return status("VmHWM") - before
+    return memory("VmHWM") - before
 
 
-def status(field: str) -> float:
-    """Bytes of memory of this process, as Linux counts them."""
+def memory(field: str) -> float:
+    """A memory field of this process in bytes, from Linux's /proc/self/status."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def rows(name: str, folder: Path, calls: int) -> list[tuple[str, str, float]]:
+def measure_graph(name: str, folder: Path, calls: int) -> list[tuple[str, str, float]]:
+    """All measurements of one graph: graph, what was measured, value."""
     first, *_ = GRAPHS[name]
     model, data = load(name, folder)
     motif = range(first, data.num_nodes)
@@ -100,13 +103,13 @@ def main() -> None:
     parser.add_argument("--budget", type=int, default=256 * MIB, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.data is None:
-        parser.error("say where authors/GCN_*.npz lies: --data FOLDER or NSEG_DATA")
+        parser.error("--data FOLDER or NSEG_DATA must name the folder with authors/GCN_*.npz")
     torch.set_num_threads(1)
     if args.measure:
-        print(measure(args.measure, args.data, args.budget))
+        print(measure_peak_memory(args.measure, args.data, args.budget))
         return
     table = Table("graph", "what", "value")
-    records = [row for name in GRAPHS for row in rows(name, args.data, args.calls)]
+    records = [record for name in GRAPHS for record in measure_graph(name, args.data, args.calls)]
     for name, what, value in records:
         table.add_row(name, what, f"{value:.4g}")
     Console(width=100).print(table)

@@ -1,4 +1,4 @@
-"""A real Ray cluster of several nodes on this machine, reachable from this machine only."""
+"""A real Ray cluster of several nodes on this machine, which only this machine can reach."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import contextmanager
 from typing import Any
 
 NODE = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 80 * 2**20}
-QUIET = {
-    "RAY_AUTH_MODE": "disabled",  # nobody but this machine can reach it
+ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",  # only this machine can reach the cluster
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # Ray's name for: 127.0.0.1 is to stay 127.0.0.1
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # keeps Ray from replacing 127.0.0.1 by another address
 }
 
 
 @contextmanager
 def local_cluster(nodes: int = 2) -> Iterator[Any]:
-    """Started on entry, stopped on exit; a start that takes too long on a busy machine is tried again."""
-    os.environ.update(QUIET)
+    """A cluster for a ``with`` block; starting it is tried three times, because it can time out on a busy machine."""
+    os.environ.update(ENVIRONMENT)
     from ray.cluster_utils import Cluster
 
     cluster = None

@@ -1,4 +1,4 @@
-"""One contract for all back ends: the same results bit for bit, errors as they are, and nothing left when it is stopped."""
+"""One contract for all backends: equal results bit for bit, the original exceptions, nothing left behind when stopped."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, explaine
 import nseg
 from nseg import BackendError, InputError, explain_many, store, study
 from nseg.backends import NAMES, Backend, Local, Processes, Ray, make
-from nseg.backends.parcel import LARGE, dumps, packed, unpacked
+from nseg.backends.serialize import MIN_BUFFER_BYTES, deserialize, serialize, serialize_with_buffers
 
 
 @pytest.fixture(scope="module", params=["local", "processes", "ray"])
@@ -42,13 +42,13 @@ def square(number: int) -> int:
     return number * number
 
 
-def test_results_come_with_the_number_of_their_item(backend: Backend) -> None:
+def test_results_come_with_the_position_of_their_item(backend: Backend) -> None:
     assert dict(backend.map(square, range(9))) == {n: n * n for n in range(9)}
     assert list(backend.map(square, [])) == []
 
 
 def test_functions_that_cannot_be_imported_and_large_arrays_are_sent(backend: Backend) -> None:
-    table = torch.arange(LARGE)
+    table = torch.arange(MIN_BUFFER_BYTES)
 
     class Local:
         def __init__(self) -> None:
@@ -62,13 +62,13 @@ def test_functions_that_cannot_be_imported_and_large_arrays_are_sent(backend: Ba
     sent = Local()
     found = dict(backend.map(sent, [3, 4, 5]))
     assert [value for value, _ in (found[n] for n in range(3))] == [1003, 1004, 1005]
-    assert sum(calls == 1 for _, calls in found.values()) <= 2, "a worker opens what it is sent once"
+    assert sum(calls == 1 for _, calls in found.values()) <= 2, "a worker loads the function once"
     if not isinstance(backend, nseg.backends.Local):
-        assert torch.equal(table, torch.arange(LARGE))
+        assert torch.equal(table, torch.arange(MIN_BUFFER_BYTES))
 
 
 class Odd(Exception):
-    """Cannot be made again from its arguments."""
+    """Cannot be created again from its arguments."""
 
     def __init__(self, a: int, b: int) -> None:
         super().__init__(f"{a} and {b}")
@@ -80,7 +80,7 @@ def fail(how: str) -> None:
     raise Odd(1, 2)
 
 
-def test_what_a_call_raises_is_raised_here_and_the_back_end_lives_on(backend: Backend) -> None:
+def test_what_a_call_raises_is_raised_here_and_the_backend_can_be_used_again(backend: Backend) -> None:
     with pytest.raises(InputError, match="so it goes"):
         list(backend.map(fail, ["input"]))
     with pytest.raises((Odd, BackendError), match="1 and 2"):
@@ -148,11 +148,11 @@ methods = [{ name = "random" }, { name = "nseg", settings = { steps = 2, rounds 
 
 def test_a_study_gives_the_same_records(backend: Backend, tmp_path: Path) -> None:
     means = []
-    for name, crew in (("here", None), ("there", backend)):
+    for name, used in (("here", None), ("there", backend)):
         plan = study.read(STUDY, "tiny")
         folder, trials = study.start(plan, tmp_path / name)
-        found = {record["key"]: record["means"] for record in study.run(folder, plan, trials, crew)}
-        assert list(study.run(folder, plan, trials, crew)) == [], "all is done"
+        found = {record["key"]: record["means"] for record in study.run(folder, plan, trials, used)}
+        assert list(study.run(folder, plan, trials, used)) == [], "all is done"
         means.append({key: {k: v for k, v in one.items() if k != "seconds"} for key, one in found.items()})
     assert means[0] == means[1]
     assert len(means[0]) == 4
@@ -182,11 +182,11 @@ def test_a_worker_that_dies_is_replaced_and_one_that_has_lost_its_driver_ends(
     if isinstance(backend, Processes):
         found = dict(backend.map(partial(die_once, str(tmp_path)), range(4)))
         assert sorted(found) == [0, 1, 2, 3]
-        lost = backend._crew.pop()
-        lost.connection.close()  # all that a worker notices when its driver is killed
+        lost = backend._processes.pop()
+        lost.connection.close()  # what a worker sees when its driver is killed
         assert lost.process.wait(timeout=60) == 0
-        monkeypatch.setattr("nseg.backends.processes.DEATHS", 1)
-        with pytest.raises(BackendError, match="1 that died over item 0"):
+        monkeypatch.setattr("nseg.backends.processes.MAX_DEATHS", 1)
+        with pytest.raises(BackendError, match="1 that died at item 0"):
             list(backend.map(always_die, [0]))
 
 
@@ -207,11 +207,11 @@ def test_workers_end_with_a_driver_that_is_killed_and_nothing_is_left_in_shared_
     assert set(os.listdir("/dev/shm")) - before == set()
 
 
-# --- words and parcels ---------------------------------------------------------------------------------------------------
+# --- serialization and error messages ------------------------------------------------------------------------------------
 
 
-def test_what_is_packed_is_what_is_unpacked() -> None:
-    large, view = torch.arange(LARGE).view(2, -1), torch.arange(LARGE)[5:7]
+def test_a_deserialized_object_equals_the_serialized_one() -> None:
+    large, view = torch.arange(MIN_BUFFER_BYTES).view(2, -1), torch.arange(MIN_BUFFER_BYTES)[5:7]
     value = {
         "large": large,
         "turned": large.t(),
@@ -223,10 +223,10 @@ def test_what_is_packed_is_what_is_unpacked() -> None:
         "parameter": torch.nn.Parameter(torch.ones(2)),
         "graph": Data(x=large, edge_index=view.view(2, 1)),
     }
-    head, apart = packed(value)
-    assert [one.raw().nbytes for one in apart] == [large.nbytes] * 2 or len(apart) == 2
-    assert len(dumps(view)) < 1000, "a view does not drag its memory along"
-    found = unpacked(head, [bytearray(one.raw()) for one in apart])
+    pickled, buffers = serialize_with_buffers(value)
+    assert [one.raw().nbytes for one in buffers] == [large.nbytes] * 2 or len(buffers) == 2
+    assert len(serialize(view)) < 1000, "a view is sent without the rest of its storage"
+    found = deserialize(pickled, [bytearray(one.raw()) for one in buffers])
     for name, tensor in value.items():
         if isinstance(tensor, torch.Tensor):
             assert torch.equal(found[name], tensor), name
@@ -235,7 +235,7 @@ def test_what_is_packed_is_what_is_unpacked() -> None:
     assert torch.equal(found["graph"].x, large)
 
 
-def test_words_for_what_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="Known: local, processes, ray"):
         explain_many(made(), graph(), [1], backend="cloud")
     for name in NAMES:
@@ -244,7 +244,7 @@ def test_words_for_what_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
                 make(name, workers)
     with pytest.raises(InputError, match="has one worker"):
         make("local", 2)
-    with pytest.raises(InputError, match="belongs to the back end 'ray'"):
+    with pytest.raises(InputError, match="only for the backend 'ray'"):
         make("processes", 2, "auto")
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BackendError, match=r'pip install "nseg\[ray\]"'):

@@ -48,7 +48,7 @@ def test_node_datasets_have_the_papers_counts(name: str, seed: int) -> None:
     assert not data.truth(0).edge.any()
 
 
-def test_seeds_give_graphs() -> None:
+def test_equal_seeds_give_equal_graphs() -> None:
     assert torch.equal(load("ba-shapes", seed=5).graphs[0].edge_index, load("ba-shapes", seed=5).graphs[0].edge_index)
     assert not torch.equal(load("ba-shapes", seed=5).graphs[0].edge_index, load("ba-shapes", seed=6).graphs[0].edge_index)
     state = torch.get_rng_state(), np.random.get_state()[1].copy()
@@ -74,10 +74,10 @@ def test_ba2motif_has_five_cycles_and_houses() -> None:
         assert g.num_edges == 2 * (19 + 1 + (6 if number else 5))
         assert is_undirected(g.edge_index)
         assert int(data.truth(number).node.sum()) == 5
-    hooks = {int(g.edge_index[1][(g.edge_index[0] == 20) & (g.edge_index[1] < 20)][0]) for g in data.graphs[:50]}
-    assert hooks == {0}
+    anchors = {int(g.edge_index[1][(g.edge_index[0] == 20) & (g.edge_index[1] < 20)][0]) for g in data.graphs[:50]}
+    assert anchors == {0}
     degrees = torch.tensor([int((g.edge_index[0] == 0).sum()) for g in data.graphs[:200]])
-    assert degrees.float().var() > 0.5  # the node that the motif hangs on is any node of the tree
+    assert degrees.float().var() > 0.5  # the motif is attached to any node of the tree
 
 
 def test_names() -> None:
@@ -114,7 +114,7 @@ def test_tu_files_are_read_from_a_folder(tmp_path, monkeypatch) -> None:
     assert sorted(p.name for p in (tmp_path / "given" / "Mutagenicity").iterdir()) == ["raw"]  # nothing written there
 
 
-def test_without_network_and_files_there_is_a_sentence(tmp_path, monkeypatch) -> None:
+def test_without_network_and_files_an_error_says_where_to_put_them(tmp_path, monkeypatch) -> None:
     monkeypatch.delenv("NSEG_DATA", raising=False)
     with pytest.raises(InputError, match="set NSEG_DATA=FOLDER"):
         tu_graphs("NOT_A_DATASET_OF_TU", tmp_path)

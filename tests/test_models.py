@@ -53,7 +53,7 @@ def test_training_is_seeded_learns_and_leaves_the_random_state(architecture: str
     json.dumps(one.record())
 
 
-def test_training_stops_when_it_no_longer_helps() -> None:
+def test_training_stops_when_validation_no_longer_improves() -> None:
     done = train(load("tree-cycles"), "gcn", recipe("tree-cycles", epochs=400, patience=5, lr=0.05))
     assert done.epochs < 400
     assert done.epochs - done.best_epoch == 5
@@ -79,7 +79,7 @@ def test_all_twelve_networks_ship(name: str, architecture: str) -> None:
         assert right >= 0.9
 
 
-def test_unknown_names_get_a_sentence() -> None:
+def test_unknown_names_raise_an_error_with_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"Known: .*tree-grid/gin"):
         pretrained("tree-grid", "gat")
     with pytest.raises(InputError, match="Known: gcn, gin"):

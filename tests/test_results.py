@@ -1,4 +1,4 @@
-"""The page of results says what the committed files hold."""
+"""The tables of the results page equal the committed files."""
 
 import csv
 import importlib.util
@@ -29,6 +29,6 @@ def test_every_study_has_a_manifest_and_the_papers_numbers(path):
     assert facts["command"].startswith("nseg bench ")
     name = path.stem.removesuffix("-manifest")
     rows = list(csv.DictReader((DOCS / "results" / f"{name}.csv").read_text().splitlines()))
-    known = set(summary.papers_numbers().values())
+    known = set(summary.paper_scores().values())
     assert {float(row["paper"]) for row in rows if row["paper"]} <= known
     assert all(0 <= float(row["mean"]) <= 100 for row in rows if row["column"] not in ("seconds", "kept"))

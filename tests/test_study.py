@@ -1,4 +1,4 @@
-"""Studies: plain data in, plain data out; nothing lost, nothing twice; numbers that can be checked by hand."""
+"""Studies: plain data in, plain data out; no trial is lost or run twice; numbers can be checked by hand."""
 
 import contextlib
 import csv
@@ -25,7 +25,7 @@ from nseg.baselines.catalogue import Entry
 from nseg.baselines.trivial import All
 from nseg.cli import app
 from nseg.study import figures, plan, runs, summary, tables, task, trial
-from nseg.study.summary import Line
+from nseg.study.summary import Score
 
 TINY = """
 title = "tiny"
@@ -76,12 +76,12 @@ def done(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", study.names())
-def test_studies_that_ship_unfold(name):
+def test_shipped_studies_expand_into_trials(name):
     found = study.find(name)
     trials = found.trials()
     assert trials
     assert len({json.dumps(asdict(one), sort_keys=True) for one in trials}) == len(trials)
-    assert plan.restored(json.loads(json.dumps(asdict(found)))).trials() == trials
+    assert plan.study_from_plain_data(json.loads(json.dumps(asdict(found)))).trials() == trials
 
 
 def test_main_tables_hold_every_method_on_every_dataset_with_five_seeds():
@@ -101,17 +101,17 @@ def test_main_tables_hold_every_method_on_every_dataset_with_five_seeds():
         ('datasets = ["moon"]', "datasets must be one of"),
         ('datasets = "ba-shapes"', "must be a list of names"),
         ("seeds = []", "needs methods and seeds"),
-        ("seeds = [true]", "whole numbers"),
+        ("seeds = [true]", "integers"),
         ("every = 0", "every must be"),
         ("sedes = [1]", "Check the spelling"),
-        ('columns = ["soft.charact"]', "must hold a sparsity"),
+        ('columns = ["soft.charact"]', "must also have a sparsity"),
         ('[[methods]]\nname = "moon"', "no method of that name"),
         ('[[methods]]\nname = "random"', "own label"),
         ('[[methods]]\nname = "nseg"\nmasks = "x"', "masks of nseg"),
         ("=", "must be TOML"),
     ],
 )
-def test_a_wrong_study_gets_a_sentence(change, said):
+def test_a_wrong_study_raises_an_error_that_says_why(change, said):
     key = change.partition(" =")[0]
     text = change + "\n" + "\n".join(line for line in TINY.splitlines() if not line.startswith(f"{key} ="))
     if change.startswith("[["):
@@ -122,14 +122,14 @@ def test_a_wrong_study_gets_a_sentence(change, said):
 
 @settings(max_examples=200)
 @given(st.text(alphabet='ab"=[]{}\n.0,_# ', max_size=40))
-def test_any_text_is_a_study_or_a_sentence(text):
+def test_any_text_is_a_study_or_an_nseg_error(text):
     with pytest.raises(NsegError):
         study.read(TINY + "\n[x" + text, "x")  # a table that a study does not have, or no TOML
     with contextlib.suppress(NsegError):
         study.read(text, "x")
 
 
-def test_the_readmes_study_is_one():
+def test_the_study_in_the_readme_is_valid():
     text = (Path(__file__).parent.parent / "README.md").read_text()
     (toml,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
     assert len(study.read(toml, "readme").trials()) == 3 * 3 + 3
@@ -139,20 +139,20 @@ def test_a_grid_is_every_combination_and_changes_the_settings():
     text = TINY.replace('name = "all"', 'name = "nseg"\ngrid = { lr = [0.1, 0.2], beta_e = [0.0, 1.0, 2.0] }')
     trials = [one for one in study.read(text, "x").trials() if one.label.startswith("nseg (")]
     assert len(trials) == 2 * 2 * 3
-    assert {(trial.algorithm(one).settings.lr, trial.algorithm(one).settings.beta_e) for one in trials} == {
+    assert {(trial.make_algorithm(one).settings.lr, trial.make_algorithm(one).settings.beta_e) for one in trials} == {
         (lr, beta) for lr in (0.1, 0.2) for beta in (0.0, 1.0, 2.0)
     }
 
 
-def test_a_misspelt_setting_gets_a_sentence(tmp_path):
+def test_a_misspelt_setting_raises_an_error_with_the_known_ones(tmp_path):
     with pytest.raises(NsegError, match="nseg has the settings"):
         started(tmp_path, TINY.replace("steps = 4", "stesp = 4"))
 
 
 def test_the_key_is_of_everything_that_determines_explanations_and_of_nothing_else(monkeypatch):
     one = study.read(TINY, "x").trials()[0]
-    same = trial.key(one)
-    assert trial.key(replace(one, label="another name")) == same
+    same = trial.trial_key(one)
+    assert trial.trial_key(replace(one, label="another name")) == same
     others = [
         replace(one, seed=7),
         replace(one, every=99),
@@ -161,13 +161,33 @@ def test_the_key_is_of_everything_that_determines_explanations_and_of_nothing_el
         replace(one, settings={**one.settings, "lr": 0.3}),
         replace(one, dataset="tree-grid"),
     ]
-    assert len({same, *map(trial.key, others)}) == 1 + len(others)
-    monkeypatch.setattr(trial, "code", lambda what: "other code")
-    assert trial.key(one) != same
+    assert len({same, *map(trial.trial_key, others)}) == 1 + len(others)
+    monkeypatch.setattr(trial, "hash_source", lambda purpose: "other code")
+    assert trial.trial_key(one) != same
+
+
+def test_the_hash_of_the_source_is_by_rooms(tmp_path, monkeypatch):
+    """Wherever a file lies in a room, it counts; rooms without effect on explanations do not."""
+    rooms = ("search/deep/x.py", "baselines/y.py", "errors.py", "new_room/z.py")
+    without_effect = ("cli.py", "cli/bench.py", "plot/p.py", "study/s.py", "storage/w.py", "__init__.py", "version.py")
+    for name in (*rooms, *without_effect, "metrics/m.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("before")
+    monkeypatch.setattr(trial, "PACKAGE", tmp_path)
+    hash_source = trial.hash_source.__wrapped__  # without the cache
+
+    def changes(name, purpose):
+        before = hash_source(purpose)
+        (tmp_path / name).write_text("after")
+        return hash_source(purpose) != before
+
+    assert all(changes(name, "explanations") for name in rooms)
+    assert not any(changes(name, "explanations") for name in without_effect)
+    assert changes("metrics/m.py", "measures")
 
 
 def test_methods_without_a_seed_do_not_depend_on_it():
-    found = task.load("tree-cycles", "gcn", "ours")
+    found = task.load_task("tree-cycles", "gcn", "ours")
 
     def masks(name, seed):
         known = baselines.find(name).Settings.__dataclass_fields__
@@ -189,19 +209,17 @@ def test_every_trial_becomes_a_record_and_a_second_start_does_nothing(done):
     _, run, trials, records = done
     assert len(records) == len(trials) == TRIALS
     assert {record["status"] for record in records} == {"done"}
-    before = {
-        path: path.stat().st_mtime_ns for path in run.folder.rglob("*") if path.is_file() and "studies" not in str(path)
-    }
-    assert finished(run.folder)[3] == []
-    assert before == {p: p.stat().st_mtime_ns for p in run.folder.rglob("*") if p.is_file() and "studies" not in str(p)}
+    before = {path: path.stat().st_mtime_ns for path in run.path.rglob("*") if path.is_file() and "studies" not in str(path)}
+    assert finished(run.path)[3] == []
+    assert before == {p: p.stat().st_mtime_ns for p in run.path.rglob("*") if p.is_file() and "studies" not in str(p)}
     assert run.running(trials) == []
 
 
 def test_measures_of_stored_explanations_equal_those_of_fresh_ones(done):
     _, run, trials, _ = done
     for key, one in trials.items():
-        here = task.load(one.dataset, one.architecture, one.network)
-        explain = here.explainer(trial.algorithm(one), one.masks)
+        here = task.load_task(one.dataset, one.architecture, one.network)
+        explain = here.explainer(trial.make_algorithm(one), one.masks)
         found = explain_many(explain, here.graphs, here.instances(one.every))
         judge, means = metrics.Judge(explain, here.graphs, found), run.record(key)["means"]
         for kind in ("soft", "hard"):
@@ -250,7 +268,7 @@ def test_a_failing_trial_is_a_record_and_the_others_go_on(tmp_path, monkeypatch)
     assert statuses == ["done", "failed", "done", "done"]
 
 
-def test_no_instance_small_enough_is_said_not_counted(tmp_path):
+def test_a_trial_without_small_enough_instances_is_skipped(tmp_path):
     text = TINY.replace('name = "all"', 'name = "exhaustive"\nsettings = { most = 1 }').replace("[0, 1]", "[0]")
     _, run, _, records = finished(tmp_path, text)
     assert [r["status"] for r in records] == ["done", "done", "skipped", "done"]
@@ -266,7 +284,7 @@ def command(file, folder):
     )
 
 
-def test_two_processes_share_a_run_and_a_killed_one_loses_only_what_it_was_at(tmp_path, done):
+def test_two_processes_share_a_run_and_a_killed_one_loses_only_its_current_trial(tmp_path, done):
     file = tmp_path / "tiny.toml"
     file.write_text(TINY)
     first = command(file, tmp_path / "run")
@@ -283,7 +301,7 @@ def test_two_processes_share_a_run_and_a_killed_one_loses_only_what_it_was_at(tm
     whole = {name.removesuffix(".json") for name in left if not name.startswith(".")}
     assert sorted(made[0] + made[1]) == sorted(keys - whole)  # each missing one by one process, none twice
     for key in done[2]:  # and equal to an undisturbed run
-        ours, theirs = runs.Run(tmp_path / "run").record(key), done[1].record(key)
+        ours, theirs = runs.StudyFolder(tmp_path / "run").record(key), done[1].record(key)
         assert {k: v for k, v in ours["means"].items() if k != "seconds"} == {
             k: v for k, v in theirs["means"].items() if k != "seconds"
         }
@@ -305,13 +323,13 @@ def test_the_summary_is_the_mean_and_deviation_of_the_seeds_with_the_papers_numb
     assert lines["all", "soft.charact"].std is None
     assert lines["all", "soft.sparsity"].mean == 0
     paper = lines["random", "soft.fid_plus"]
-    assert paper.paper == 57.83 or paper.paper == summary.papers_numbers()["gcn", "tree-cycles", "random", "soft.fid_plus"]
+    assert paper.paper == 57.83 or paper.paper == summary.paper_scores()["gcn", "tree-cycles", "random", "soft.fid_plus"]
     assert paper.difference == pytest.approx(paper.mean - paper.paper)
     assert [line.label for line in summary.summary(run, "tiny")][:7] == ["short"] * 7  # in the order of the study
 
 
 def test_the_papers_numbers_are_whole_and_consistent():
-    numbers = summary.papers_numbers()
+    numbers = summary.paper_scores()
     assert len(numbers) == 461
     for (architecture, dataset, row, column), value in numbers.items():
         if column == "soft.charact" and row == "guided_bp":
@@ -320,27 +338,29 @@ def test_the_papers_numbers_are_whole_and_consistent():
 
 
 def line(label, mean, low, high, column="soft.pns", instances=10):
-    return Line("d", "gcn", label, column, mean, None, low, high, 1, instances)
+    return Score("d", "gcn", label, column, mean, None, low, high, 1, instances)
 
 
-def test_the_best_is_marked_with_all_that_its_interval_reaches():
+def test_the_best_and_all_that_overlap_its_interval_are_marked():
     lines = [line("a", 90, 88, 92), line("b", 87, 85, 89), line("c", 80, 78, 82), line("few", 99, 98, 100, instances=3)]
-    assert [one.label for one in summary.marked(lines) if one.best] == ["a", "b"]
+    assert [one.label for one in summary.mark_best(lines) if one.best] == ["a", "b"]
     lower = [
         line("a", 5, 4, 6, "soft.fid_minus"),
         line("b", 7, 5.5, 8, "soft.fid_minus"),
         line("c", 9, 8, 10, "soft.fid_minus"),
     ]
-    assert [one.label for one in summary.marked(lower) if one.best] == ["a", "b"]
-    assert not any(one.best for one in summary.marked([line("a", 1, 1, 1, "seconds"), line("b", 9, 9, 9, "soft.sparsity")]))
+    assert [one.label for one in summary.mark_best(lower) if one.best] == ["a", "b"]
+    assert not any(
+        one.best for one in summary.mark_best([line("a", 1, 1, 1, "seconds"), line("b", 9, 9, 9, "soft.sparsity")])
+    )
 
 
 def test_the_interval_of_charact_is_of_charact_not_of_a_mean():
     plus, minus = np.array([1.0, 1, 0, 0]), np.array([0.0, 0, 0, 1])
-    low, high = summary.interval(np.stack([plus, minus], -1), "soft.charact")
+    low, high = summary.bootstrap_interval(np.stack([plus, minus], -1), "soft.charact")
     whole = float(metrics.charact(torch.tensor(0.5), torch.tensor(0.25)))
     assert low < whole < high
-    assert summary.interval(np.stack([np.ones(4), np.zeros(4)], -1), "soft.charact") == (1.0, 1.0)
+    assert summary.bootstrap_interval(np.stack([np.ones(4), np.zeros(4)], -1), "soft.charact") == (1.0, 1.0)
 
 
 def test_tables_hold_the_same_numbers_in_every_form(done):
@@ -362,7 +382,7 @@ def test_tables_hold_the_same_numbers_in_every_form(done):
 
 def test_a_column_of_all_datasets_holds_the_same_cells(done):
     lines = summary.summary(done[1], "tiny")
-    (table,) = tables.across(lines, "soft.sparsity")
+    (table,) = tables.tables_of_column(lines, "soft.sparsity")
     (whole,) = tables.tables(lines)
     place = whole.columns.index("soft sparsity")
     assert [(label, cells[0]) for label, cells in table.rows] == [(label, cells[place]) for label, cells in whole.rows]
@@ -386,14 +406,14 @@ def test_cost_adds_up(done):
 # --- figures -------------------------------------------------------------------------------------------------------------
 
 
-def test_threshold_figure_is_of_the_judges_curve(done, tmp_path):
+def test_the_threshold_figure_shows_the_mean_curve(done, tmp_path):
     _, run, trials, _ = done
     rows = figures.threshold_rows(run, "tiny")
     assert len(rows) == 4 * 9
     curves = [run.record(k)["curves"]["thresholds"]["charact"] for k, t in trials.items() if t.label == "random"]
     ours = [row["charact"] for row in rows if row["method"] == "random"]
     assert ours == pytest.approx(100 * np.mean(curves, 0))
-    assert len(figures.save(figures.draw_thresholds(rows), "x", tmp_path)) == 3
+    assert len(figures.save_figure(figures.draw_thresholds(rows), "x", tmp_path)) == 3
 
 
 @pytest.mark.parametrize("name", ["setting", "split", "cost"])
@@ -423,9 +443,9 @@ def test_figures_are_drawn_from_their_tables(name, tmp_path):
     assert (tmp_path / "report" / "tiny-figure.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_front_is_what_none_betters():
+def test_the_pareto_front_is_what_no_other_row_beats():
     rows = [{"seconds": s, "hard.pns": p} for s, p in ((1, 10), (2, 20), (3, 15), (2, 5), (1, 10))]
-    assert [figures.on_front(row, rows) for row in rows] == [True, True, False, False, True]
+    assert [figures.is_pareto_optimal(row, rows) for row in rows] == [True, True, False, False, True]
 
 
 def test_a_page_shows_the_stored_explanations_of_all_methods(done, tmp_path):
@@ -442,21 +462,21 @@ def test_a_page_shows_the_stored_explanations_of_all_methods(done, tmp_path):
 # --- command line --------------------------------------------------------------------------------------------------------
 
 
-def test_the_command_line_runs_shows_and_says_what_is_wrong(tmp_path, done):
+def test_the_command_line_runs_and_shows_a_study_and_reports_errors(tmp_path, done):
     file = tmp_path / "tiny.toml"
     file.write_text(TINY)
     began = time.time()
-    result = CliRunner().invoke(app, ["bench", str(file), "--out", str(done[1].folder)])
+    result = CliRunner().invoke(app, ["bench", str(file), "--out", str(done[1].path)])
     assert result.exit_code == 0, result.output
     assert "7 trials, 7 already done" in result.output
     assert time.time() - began < 60
-    assert CliRunner().invoke(app, ["bench", str(file), "--out", str(done[1].folder), "--quiet"]).output == ""
+    assert CliRunner().invoke(app, ["bench", str(file), "--out", str(done[1].path), "--quiet"]).output == ""
     for form, word in (("table", "Never read"), ("markdown", "| method |"), ("csv", "dataset,arch"), ("latex", "toprule")):
         result = CliRunner().invoke(
-            app, ["report", str(done[1].folder), "--format", form, "--out", str(tmp_path / "r"), "--no-html"]
+            app, ["report", str(done[1].path), "--format", form, "--out", str(tmp_path / "r"), "--no-html"]
         )
         assert result.exit_code == 0, result.output
         assert word in result.output
-    for wrong in (["report", str(tmp_path)], ["bench", "moon"], ["report", str(done[1].folder), "--format", "moon"]):
+    for wrong in (["report", str(tmp_path)], ["bench", "moon"], ["report", str(done[1].path), "--format", "moon"]):
         error = CliRunner().invoke(app, wrong).exception
         assert isinstance(error, NsegError)

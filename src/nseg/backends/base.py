@@ -1,4 +1,4 @@
-"""What a back end is."""
+"""The interface that all backends implement."""
 
 from __future__ import annotations
 
@@ -14,25 +14,27 @@ Result = TypeVar("Result")
 
 
 class Backend(ABC):
-    """Calls a function on many items, somewhere; knows nothing of what the function does.
+    """Calls a function on many items, in this process or in workers.
 
-    A back end may be used for several maps, one after the other, and keeps its workers until it is closed.
+    A backend knows nothing about the function. It can be used for several maps, one after the other, and keeps its workers
+    until it is closed.
     """
 
     @abstractmethod
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result], None, None]:
-        """Call the function on each item.
+        """Call the function on each item and yield the results as they finish.
 
-        The function is sent to each worker once, and may keep what it works out there in itself. If it has an attribute
-        ``gpus``, each call is given so many. No more items are under way than there are workers. What the function raises
-        is raised here. Closing the generator stops the workers.
+        The function is sent to each worker once, so the function object may cache values between calls. If it has an
+        attribute ``gpus``, each call gets that many GPUs. At most one item per worker is in progress, and an item is only
+        read from ``items`` when a worker is free: studies use this to lock a trial just before it starts. An exception
+        that the function raises is raised here. Closing the generator stops the workers that are busy.
 
         Yields:
-            the number of an item and its result, in the order in which they are finished.
+            the position of an item and its result, in the order in which calls finish.
         """
 
-    def close(self) -> None:  # noqa: B027 - some have none
-        """Let the workers go."""
+    def close(self) -> None:  # noqa: B027 - not abstract: the local backend has no workers to stop
+        """Stop the workers."""
 
     def __enter__(self) -> Backend:
         return self
@@ -41,10 +43,10 @@ class Backend(ABC):
         self.close()
 
 
-def checked_workers(workers: Any) -> int | None:
-    """A number of workers, or None for the back end to choose."""
+def check_workers(workers: Any) -> int | None:
+    """The number of workers as an integer; None lets the backend choose."""
     if workers is None:
         return None
     if isinstance(workers, bool) or not isinstance(workers, Integral) or workers < 1:
-        raise InputError(f"workers must be a positive whole number (got {workers!r}). None is one per core.")
+        raise InputError(f"workers must be a positive integer (got {workers!r}). Leave it out to use one worker per core.")
     return int(workers)

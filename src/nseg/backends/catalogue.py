@@ -1,11 +1,11 @@
-"""Back ends by name."""
+"""Backends by name."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from nseg.backends.base import Backend, checked_workers
+from nseg.backends.base import Backend, check_workers
 from nseg.backends.local import Local
 from nseg.backends.processes import Processes
 from nseg.backends.ray import Ray
@@ -15,31 +15,37 @@ NAMES = ("local", "processes", "ray")
 
 
 def make(name: str, workers: int | None = None, address: str | None = None) -> Backend:
-    """A back end by name.
+    """A new backend by name.
 
     Args:
         name: ``"local"``, ``"processes"`` or ``"ray"``.
-        workers: how many; as many as there are cores by default.
-        address: of a Ray cluster.
+        workers: number of workers; one per core by default.
+        address: address of a Ray cluster.
     """
     if name == "ray":
         return Ray(address, workers)
     if address is not None:
-        raise InputError(f"An address belongs to the back end 'ray' (got one with {name!r}). Leave it out.")
+        raise InputError(f"address is only for the backend 'ray' (got one with {name!r}). Leave address out.")
     if name == "processes":
         return Processes(workers)
     if name != "local":
-        raise InputError(f"There is no back end of that name (got {name!r}). Known: {', '.join(NAMES)}.")
-    if checked_workers(workers) not in (None, 1):
-        raise InputError(f"The back end 'local' has one worker (got workers={workers}). Try 'processes'.")
+        raise InputError(f"There is no backend of that name (got {name!r}). Known: {', '.join(NAMES)}.")
+    if check_workers(workers) not in (None, 1):
+        raise InputError(f"The backend 'local' has one worker (got workers={workers}). Try backend='processes'.")
     return Local()
 
 
 @contextmanager
-def hired(backend: str | Backend, workers: int | None) -> Iterator[Backend]:
-    """A back end that is closed in the end if it was only named, and stays the caller's if it was given."""
+def open_backend(backend: str | Backend, workers: int | None) -> Iterator[Backend]:
+    """A backend for a ``with`` block.
+
+    A backend given by name is created here and closed at the end. A backend object belongs to the caller and stays open.
+    """
     if isinstance(backend, Backend):
         yield backend
     else:
-        with make(backend, workers) as made:
-            yield made
+        with make(backend, workers) as created:
+            yield created
+
+
+hired = open_backend  # until nseg.many and backends/__init__ import the new name: delete this line at the merge

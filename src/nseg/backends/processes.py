@@ -1,7 +1,7 @@
-"""Processes of this machine, one thread each.
+"""Worker processes on this machine, one thread each.
 
-They are started afresh (not forked, which breaks libraries with threads), get the function once through shared memory, of
-which each writes only to its own copy, and end when this process does, however it does.
+Workers are new processes, not forks: a fork breaks libraries that use threads. They receive the function once through
+shared memory, mapped copy-on-write, and end when this process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -20,196 +20,206 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from nseg.backends.base import Backend, Item, Result, checked_workers
-from nseg.backends.parcel import dumps, packed, unpacked
-from nseg.backends.worker import failure, outcome, result
+from nseg.backends.base import Backend, Item, Result, check_workers
+from nseg.backends.serialize import deserialize, serialize, serialize_with_buffers
+from nseg.backends.worker import call_and_serialize, deserialize_result, serialize_error
 from nseg.errors import BackendError
 
-DEATHS = 3
-"""How many workers an item may cost before it is given up."""
+MAX_DEATHS = 3
+"""Number of workers that may die over one item before the map gives up."""
 
-ALIGNED = 64  # bytes
+ALIGNMENT = 64  # bytes: a cache line
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class Processes(Backend):
-    """Calls the function in processes of this machine.
+    """Calls the function in worker processes on this machine.
 
     Args:
-        workers: how many; as many as there are cores for this process by default.
+        workers: number of processes; one per core that this process may use by default.
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = checked_workers(workers) or len(os.sched_getaffinity(0))
-        self._crew: list[_Worker] = []
+        self.workers = check_workers(workers) or len(os.sched_getaffinity(0))
+        self._processes: list[_WorkerProcess] = []
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result], None, None]:
         if not len(items):
             return
-        waiting, deaths, parcel = deque(range(len(items))), Counter[int](), _Parcel(function)
+        waiting, deaths, shared = deque(range(len(items))), Counter[int](), _SharedFunction(function)
 
-        def employ() -> None:
-            """Give something to do to all who have nothing."""
-            while waiting and (worker := self._idle()) is not None:
-                worker.begin(parcel, waiting[0], items[waiting[0]])
+        def start_calls() -> None:
+            """Give an item to every idle worker."""
+            while waiting and (worker := self._idle_worker()) is not None:
+                worker.start_call(shared, waiting[0], items[waiting[0]])
                 waiting.popleft()
 
         try:
-            while waiting or any(one.number is not None for one in self._crew):
-                employ()
-                for worker in self._finished():
-                    number, sent = worker.result()
-                    if sent is None:
-                        self._crew.remove(worker)
+            while waiting or any(worker.is_busy for worker in self._processes):
+                start_calls()
+                for worker in self._wait_for_workers():
+                    number, content = worker.receive()
+                    if content is None:
+                        self._processes.remove(worker)
                         deaths[number] += 1
-                        if deaths[number] == DEATHS:
+                        if deaths[number] == MAX_DEATHS:
                             raise BackendError(
-                                f"Worker processes must live (got {DEATHS} that died over item {number}, as for want of "
-                                f"memory; exit code {worker.code()}). Use fewer workers or a smaller budget."
+                                f"Worker processes must stay alive (got {MAX_DEATHS} that died at item {number}, with exit "
+                                f"code {worker.exit_code()}; a likely cause is too little memory). Use fewer workers or a "
+                                "smaller budget."
                             )
                         waiting.appendleft(number)
-                    employ()
-                    if sent is not None:
-                        yield number, result(sent)
+                    start_calls()  # before the yield, so that no worker idles while the caller handles the result
+                    if content is not None:
+                        yield number, deserialize_result(content)
         finally:
-            parcel.file.close()
-            for worker in [one for one in self._crew if one.number is not None]:
-                self._crew.remove(worker)
-                worker.end()
+            shared.file.close()
+            for worker in [worker for worker in self._processes if worker.is_busy]:
+                self._processes.remove(worker)
+                worker.kill()
 
-    def _idle(self) -> _Worker | None:
-        """A worker that has nothing to do, if there can be one."""
-        idle = next((one for one in self._crew if one.number is None), None)
-        if idle is None and len(self._crew) < self.workers:
-            idle = _Worker()
-            self._crew.append(idle)
+    def _idle_worker(self) -> _WorkerProcess | None:
+        """A worker without an item, started if there are fewer than ``workers``; None if all are busy."""
+        idle = next((worker for worker in self._processes if not worker.is_busy), None)
+        if idle is None and len(self._processes) < self.workers:
+            idle = _WorkerProcess()
+            self._processes.append(idle)
         return idle
 
-    def _finished(self) -> list[_Worker]:
-        """Those who have something to say; waits until there is one."""
-        busy = [one for one in self._crew if one.number is not None]
-        ready = wait([one.connection for one in busy])
-        return [one for one in busy if one.connection in ready]
+    def _wait_for_workers(self) -> list[_WorkerProcess]:
+        """Wait until at least one busy worker has sent a result or died, and return all such workers."""
+        busy = [worker for worker in self._processes if worker.is_busy]
+        ready = wait([worker.connection for worker in busy])
+        return [worker for worker in busy if worker.connection in ready]
 
     def close(self) -> None:
-        while self._crew:
-            self._crew.pop().end()
+        while self._processes:
+            self._processes.pop().kill()
 
 
-class _Parcel:
-    """A function in shared memory that is gone when nobody has it open any more."""
+class _SharedFunction:
+    """A serialized function whose large arrays are in shared memory.
+
+    The file has no name, so the system frees the memory as soon as no process has it open.
+    """
 
     def __init__(self, function: Any) -> None:
-        self.head, apart = packed(function)
-        self.sizes = [one.raw().nbytes for one in apart]
-        shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-        self.file = tempfile.TemporaryFile(dir=shared)  # noqa: SIM115 - closed when the map ends
-        for one, begin in zip(apart, _begins(self.sizes), strict=False):
-            self.file.seek(begin)
-            self.file.write(one.raw())
-        self.file.truncate(_begins(self.sizes)[-1])
+        self.pickled, buffers = serialize_with_buffers(function)
+        self.sizes = [buffer.raw().nbytes for buffer in buffers]
+        folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+        self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed when the map ends
+        for buffer, offset in zip(buffers, _aligned_offsets(self.sizes), strict=False):
+            self.file.seek(offset)
+            self.file.write(buffer.raw())
+        self.file.truncate(_aligned_offsets(self.sizes)[-1])
         self.file.flush()
 
 
-def _begins(sizes: Sequence[int]) -> list[int]:
-    """Where arrays of these sizes begin in memory, each at a multiple of what processors read at once, and the end.
+def _aligned_offsets(sizes: Sequence[int]) -> list[int]:
+    """Offsets of arrays of these sizes in one block of memory, each aligned to a cache line, and the end of the block.
 
-    >>> _begins([100, 64])
+    >>> _aligned_offsets([100, 64])
     [0, 128, 192]
     """
-    return [0, *accumulate(-(-size // ALIGNED) * ALIGNED for size in sizes)]
+    return [0, *accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
 
 
-def _from_memory(head: bytes, sizes: list[int], place: int) -> Any:
-    """The function of a parcel; what it writes to its arrays stays here."""
+def _load_shared_function(pickled: bytes, sizes: list[int], file_descriptor: int) -> Any:
+    """The function of a ``_SharedFunction``; writing to its arrays changes only this process's copy."""
     if not sizes:
-        return unpacked(head, [])
-    begins = _begins(sizes)
-    memory = memoryview(mmap.mmap(place, begins[-1], access=mmap.ACCESS_COPY))
-    return unpacked(head, [memory[begin : begin + size] for begin, size in zip(begins, sizes, strict=False)])
+        return deserialize(pickled, [])
+    offsets = _aligned_offsets(sizes)
+    memory = memoryview(mmap.mmap(file_descriptor, offsets[-1], access=mmap.ACCESS_COPY))
+    return deserialize(pickled, [memory[offset : offset + size] for offset, size in zip(offsets, sizes, strict=False)])
 
 
-class _Worker:
-    """A process, seen from here.
+class _WorkerProcess:
+    """A worker process, as the driver sees it.
 
     Attributes:
-        number: of the item that it works on.
-        parcel: what it was sent last.
+        item_number: position of the item that it works on; None if idle.
+        shared: the function that it received last.
     """
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        path = os.pathsep.join(one for one in sys.path if one) or "."
+        path = os.pathsep.join(entry for entry in sys.path if entry) or "."
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from nseg.backends.processes import serve; serve({theirs.fileno()})"],
+                [sys.executable, "-c", f"from nseg.backends.processes import run_worker; run_worker({theirs.fileno()})"],
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for this process to see, which then ends the others
+                start_new_session=True,  # Ctrl-C goes to this process only, which then stops the workers
                 env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
             )
         self.connection: Connection[Any, Any] = Connection(ours.detach())
-        self.number: int | None = None
-        self.parcel: _Parcel | None = None
+        self.item_number: int | None = None
+        self.shared: _SharedFunction | None = None
 
-    def begin(self, parcel: _Parcel, number: int, item: Any) -> None:
-        """Let it work on an item; that it is dead is noticed when its result is asked for."""
-        self.number = number
+    @property
+    def is_busy(self) -> bool:
+        """Whether it works on an item."""
+        return self.item_number is not None
+
+    def start_call(self, shared: _SharedFunction, item_number: int, item: Any) -> None:
+        """Send an item, and first the function if the worker does not have it yet."""
+        self.item_number = item_number
         try:
-            if self.parcel is not parcel:
-                self.connection.send_bytes(dumps(("function", (parcel.head, parcel.sizes))))
-                reduction.send_handle(self.connection, parcel.file.fileno(), self.process.pid)
-                self.parcel = parcel
-            self.connection.send_bytes(dumps(("item", item)))
+            if self.shared is not shared:
+                self.connection.send_bytes(serialize(("function", (shared.pickled, shared.sizes))))
+                reduction.send_handle(self.connection, shared.file.fileno(), self.process.pid)
+                self.shared = shared
+            self.connection.send_bytes(serialize(("item", item)))
         except OSError:
-            pass
+            pass  # the worker is dead: receive() will notice
 
-    def result(self) -> tuple[int, bytes | None]:
-        """The number of the item that it worked on, and what came of it; None if it died."""
-        assert self.number is not None
-        number, self.number = self.number, None
+    def receive(self) -> tuple[int, bytes | None]:
+        """The number of its item and the serialized result; None instead of a result if the worker died."""
+        assert self.item_number is not None
+        item_number, self.item_number = self.item_number, None
         try:
-            return number, self.connection.recv_bytes()
+            return item_number, self.connection.recv_bytes()
         except (EOFError, OSError):
-            self.end()
-            return number, None
+            self.kill()
+            return item_number, None
 
-    def code(self) -> int | None:
-        """How the process ended."""
+    def exit_code(self) -> int | None:
+        """Exit code of the process; None if it is still running."""
         return self.process.poll()
 
-    def end(self) -> None:
-        """End the process, whatever it does."""
+    def kill(self) -> None:
+        """Kill the process, also in the middle of a call."""
         self.connection.close()
         self.process.kill()
         self.process.wait()
 
 
-def serve(place: int) -> None:
-    """The life of a worker process, until the other end of its connection is closed."""
-    connection: Connection[Any, Any] = Connection(place)
+def run_worker(file_descriptor: int) -> None:
+    """Main loop of a worker process, until the driver closes the connection."""
+    connection: Connection[Any, Any] = Connection(file_descriptor)
     function: Any = None
-    problem: Exception | None = None
+    load_error: Exception | None = None
     while True:
         try:
-            what, content = pickle.loads(connection.recv_bytes())
-            if what == "item":
-                connection.send_bytes(outcome(function, content) if problem is None else _unopened(problem))
+            kind, content = pickle.loads(connection.recv_bytes())
+            if kind == "item":
+                loaded = load_error is None
+                connection.send_bytes(call_and_serialize(function, content) if loaded else _serialize_load_error(load_error))
                 continue
             handle = reduction.recv_handle(connection)
             try:
-                function, problem = _from_memory(content[0], content[1], handle), None
+                function, load_error = _load_shared_function(content[0], content[1], handle), None
             except Exception as error:
-                function, problem = None, error
+                function, load_error = None, error
             os.close(handle)
         except (EOFError, OSError):
             return
 
 
-def _unopened(problem: Exception) -> bytes:
-    return failure(
+def _serialize_load_error(error: Exception | None) -> bytes:
+    return serialize_error(
         BackendError(
-            f"Model and data must be such that a worker process can open them (got {type(problem).__name__}: {problem}). "
+            f"A worker process must be able to load model and data (got {type(error).__name__}: {error}). "
             "Define the model in a module that can be imported."
         )
     )

@@ -1,4 +1,4 @@
-"""What a worker does, wherever it runs."""
+"""One function call in a worker, with its result or exception as bytes."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ import pickle
 from collections.abc import Callable
 from typing import Any
 
-from nseg.backends.parcel import dumps
+from nseg.backends.serialize import serialize
 from nseg.errors import BackendError
 
 
-def outcome(function: Callable[[Any], Any], item: Any) -> bytes:
-    """Whether a call went well, and its result or what it raised, as bytes that can be sent."""
+def call_and_serialize(function: Callable[[Any], Any], item: Any) -> bytes:
+    """Call the function; the bytes hold whether it succeeded, and its result or exception."""
     try:
-        return dumps((True, function(item)))
+        return serialize((True, function(item)))
     except Exception as error:
-        return failure(error)
+        return serialize_error(error)
 
 
-def failure(error: Exception) -> bytes:
-    """What was raised, as bytes that can be sent; in words if it cannot be sent as it is."""
+def serialize_error(error: Exception) -> bytes:
+    """The exception as bytes; a ``BackendError`` with its message if it cannot be pickled and loaded."""
     try:
-        sent = dumps((False, error))
-        pickle.loads(sent)
-        return sent
+        content = serialize((False, error))
+        pickle.loads(content)  # some exceptions can be pickled, but not created again from their arguments
+        return content
     except Exception:
-        return dumps((False, BackendError(f"A worker failed ({type(error).__name__}: {error}). Try backend='local'.")))
+        message = f"A call in a worker failed ({type(error).__name__}: {error}). Try backend='local' to see the traceback."
+        return serialize((False, BackendError(message)))
 
 
-def result(sent: bytes) -> Any:
-    """The result of a call; raises what the call raised."""
-    good, value = pickle.loads(sent)
-    if not good:
+def deserialize_result(content: bytes) -> Any:
+    """The result of a call; raises the exception if the call raised one."""
+    succeeded, value = pickle.loads(content)
+    if not succeeded:
         raise value
     return value

@@ -1,4 +1,10 @@
-"""The six datasets of the paper: graphs, what is explained, and each instance's own ground truth."""
+"""Datasets: the six datasets of the paper, with the explained instances and their ground truth.
+
+Here: what a dataset is (``base``), generated graphs (``synthetic``), molecules and images (``tu``), and datasets by name
+(``catalogue``).
+Import from here: ``load``, ``NAMES``, ``Benchmark``, ``Truth``.
+May import: ``nseg.errors``. Datasets know nothing about models or explanations.
+"""
 
 from nseg.datasets.base import Benchmark, Truth
 from nseg.datasets.catalogue import NAMES, load

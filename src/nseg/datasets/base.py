@@ -1,4 +1,4 @@
-"""What a dataset is here."""
+"""What a dataset is: graphs, explained instances and ground truth."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch_geometric.data import Data
 
 @dataclass(frozen=True)
 class Truth:
-    """Ground truth of one instance, on the edges and nodes of its graph.
+    """Ground truth of one instance, as masks over its graph.
 
     Args:
-        edge: edges of the motif that causes the label, [E].
-        node: nodes of that motif, [N].
+        edge: whether each edge is in the motif that causes the label, [E].
+        node: whether each node is in that motif, [N].
     """
 
     edge: Tensor
@@ -24,20 +24,20 @@ class Truth:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Graphs with a task, the instances that the paper explains, and what a good explanation should find.
+    """A dataset with the instances that the paper explains and their ground truth.
 
     Args:
-        name: its name in the catalogue.
-        level: ``"node"`` (one graph, nodes are explained) or ``"graph"`` (graphs are explained).
-        graphs: the graphs; ``y`` holds the classes. A node graph has ``motif``, the motif that each node belongs to or -1;
-            a graph has ``edge_truth``, if ground truth is known.
+        name: name in the catalogue.
+        level: ``"node"`` (nodes of one graph are explained) or ``"graph"`` (graphs are explained).
+        graphs: the graphs; ``y`` holds the classes. At node level, ``motif`` holds the number of each node's motif, or -1;
+            at graph level, ``edge_truth`` holds the ground truth where it is known.
         num_classes: number of classes.
-        instances: nodes or graphs that the paper explains.
+        instances: numbers of the nodes or graphs that the paper explains, [B].
         k_edges: K of Recall@K for edges; None if there is no ground truth.
-        k_nodes: K of Recall@K for nodes.
-        class_names: what the classes are.
-        node_names: what the columns of one-hot features are, where they are.
-        bonds: where graphs are molecules, the bond orders that the columns of one-hot ``edge_attr`` stand for.
+        k_nodes: K of Recall@K for nodes; None if there is no ground truth.
+        class_names: name of each class.
+        node_names: name of each feature column, if node features are one-hot.
+        bonds: for molecules, the bond order of each column of the one-hot ``edge_attr``.
     """
 
     name: str
@@ -53,26 +53,26 @@ class Benchmark:
 
     @property
     def model_config(self) -> dict[str, str]:
-        """What PyG's ``Explainer`` wants to know of a model of this task."""
+        """The ``model_config`` of PyG's ``Explainer`` for a classifier of this dataset."""
         return {"mode": "multiclass_classification", "task_level": self.level, "return_type": "raw"}
 
     @property
     def num_features(self) -> int:
-        """Features per node."""
+        """Number of features per node."""
         return int(self.graphs[0].num_features)
 
     def graph(self, instance: int) -> Data:
-        """The graph that an instance is in."""
+        """The graph that contains an instance."""
         return self.graphs[0] if self.level == "node" else self.graphs[instance]
 
     def truth(self, instance: int) -> Truth | None:
-        """The instance's own motif, not all motifs of its graph; None where ground truth is not known."""
+        """The instance's own motif, not all motifs of its graph; None if ground truth is unknown."""
         data = self.graph(instance)
         if self.level == "node":
             motif = data.motif
             node = (motif == motif[instance]) & (motif >= 0)
-            source, end = data.edge_index
-            return Truth(node[source] & node[end], node)
+            source, target = data.edge_index
+            return Truth(node[source] & node[target], node)
         if "edge_truth" not in data:
             return None
         node = torch.zeros(data.num_nodes, dtype=torch.bool)

@@ -11,25 +11,26 @@ from nseg.datasets.synthetic import ba_2motif, ba_2motif_public, ba_shapes, tree
 from nseg.datasets.tu import data_folder, msrc_21, mutagenicity
 from nseg.errors import InputError
 
-_SEEDED: dict[str, Callable[[int], Benchmark]] = {
+_GENERATED: dict[str, Callable[[int], Benchmark]] = {
     "ba-shapes": ba_shapes,
     "tree-cycles": tree_cycles,
     "tree-grid": tree_grid,
     "ba-2motif": ba_2motif,
 }
-_FIXED: dict[str, Callable[[Path | None], Benchmark]] = {"mutagenicity": mutagenicity, "msrc-21": msrc_21}
-NAMES = (*_SEEDED, *_FIXED)
+_FROM_FILES: dict[str, Callable[[Path | None], Benchmark]] = {"mutagenicity": mutagenicity, "msrc-21": msrc_21}
+NAMES = (*_GENERATED, *_FROM_FILES)
 
 
 @cache
 def load(name: str, seed: int = 0, public: bool = False, root: Path | None = None) -> Benchmark:
-    """A dataset of the paper.
+    """A dataset of the paper, by name.
 
     Args:
         name: ba-shapes, tree-cycles, tree-grid, ba-2motif, mutagenicity or msrc-21.
-        seed: of the generated ones; the same seed gives the same graphs.
-        public: for ba-2motif, the published graphs (``BA-2motifs.npz`` below NSEG_DATA) instead of generated ones.
-        root: folder to keep downloaded data in.
+        seed: seed of generated datasets; the same seed gives the same graphs. Ignored by the others.
+        public: for ba-2motif, load the published graphs (``BA-2motifs.npz`` in the folder NSEG_DATA) instead of generating
+            graphs.
+        root: cache folder for downloaded files; NSEG_CACHE or ~/.cache/nseg by default.
     """
     if name not in NAMES:
         raise InputError(f"There is no dataset of that name (got {name!r}). Known: {', '.join(NAMES)}.")
@@ -37,8 +38,8 @@ def load(name: str, seed: int = 0, public: bool = False, root: Path | None = Non
         folder = data_folder()
         if name != "ba-2motif" or folder is None or not (folder / "BA-2motifs.npz").exists():
             raise InputError(
-                "public=True needs ba-2motif and BA-2motifs.npz below the folder that NSEG_DATA names "
-                f"(got {name!r}, NSEG_DATA={folder}). Leave it out to generate the graphs."
+                "public=True needs the dataset ba-2motif and the file BA-2motifs.npz in the folder NSEG_DATA "
+                f"(got {name!r}, NSEG_DATA={folder}). Leave public out to generate the graphs."
             )
         return ba_2motif_public(str(folder / "BA-2motifs.npz"))
-    return _SEEDED[name](seed) if name in _SEEDED else _FIXED[name](root)
+    return _GENERATED[name](seed) if name in _GENERATED else _FROM_FILES[name](root)

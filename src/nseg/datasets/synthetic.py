@@ -1,7 +1,7 @@
-"""Motifs planted in a base graph: BA-Shapes, Tree-Cycles, Tree-Grid and BA2Motif.
+"""Motifs attached to a base graph: BA-Shapes, Tree-Cycles, Tree-Grid and BA2Motif.
 
-The base graphs of PyG's generators would do but for one thing: its Barabasi-Albert generator drops repeated draws, which
-leaves about 1412 of the 1475 edges that the paper's counts need; networkx gives them all. The motifs are PyG's.
+Base graphs come from networkx, because PyG's Barabasi-Albert generator drops repeated draws: about 1412 of the 1475 edges
+that the paper counts would be left. The motifs are PyG's.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from torch_geometric.utils import coalesce, from_networkx
 from nseg.datasets.base import Benchmark
 
 
-def planted(base: nx.Graph, motif: CustomMotif, count: int, extra: float, rng: np.random.Generator) -> Data:
-    """A base graph with ``count`` motifs hung on it, evenly spread, and a share of random edges added.
+def attach_motifs(base: nx.Graph, motif: CustomMotif, count: int, extra: float, rng: np.random.Generator) -> Data:
+    """The base graph with ``count`` motifs attached at regular distances, and random edges.
 
     Args:
         base: the base graph.
-        motif: what is planted; its first node is tied to the base.
-        count: how many.
-        extra: random edges, as a share of the edges so far.
-        rng: random numbers.
+        motif: the motif to attach; an edge joins its first node to the base graph.
+        count: number of motifs.
+        extra: number of random edges to add, as a share of the other edges.
+        rng: generator of the random edges.
     """
     size, shape = base.number_of_nodes(), motif()
-    start = size + shape.num_nodes * torch.arange(count)
-    hooks = torch.arange(count) * (size // count)
-    tie = torch.stack([start, hooks])
-    inside = (shape.edge_index.unsqueeze(1) + start.view(1, -1, 1)).flatten(1)
-    edges = torch.cat([from_networkx(base).edge_index, inside, tie, tie.flip(0)], 1)
+    first_nodes = size + shape.num_nodes * torch.arange(count)  # of each motif
+    anchors = torch.arange(count) * (size // count)
+    joints = torch.stack([first_nodes, anchors])
+    inside = (shape.edge_index.unsqueeze(1) + first_nodes.view(1, -1, 1)).flatten(1)
+    edges = torch.cat([from_networkx(base).edge_index, inside, joints, joints.flip(0)], 1)
     nodes = size + count * shape.num_nodes
-    edges = _with_random_edges(coalesce(edges, num_nodes=nodes), nodes, extra, rng)
-    motif_of = torch.cat([torch.full((size,), -1), torch.arange(count).repeat_interleave(shape.num_nodes)])
-    return Data(x=torch.ones(nodes, 10), edge_index=edges, motif=motif_of)
+    edges = _add_random_edges(coalesce(edges, num_nodes=nodes), nodes, extra, rng)
+    motif_of_node = torch.cat([torch.full((size,), -1), torch.arange(count).repeat_interleave(shape.num_nodes)])
+    return Data(x=torch.ones(nodes, 10), edge_index=edges, motif=motif_of_node)
 
 
-def _with_random_edges(edge_index: Tensor, nodes: int, share: float, rng: np.random.Generator) -> Tensor:
-    """Add a share of new undirected edges between random nodes."""
+def _add_random_edges(edge_index: Tensor, nodes: int, share: float, rng: np.random.Generator) -> Tensor:
+    """The edges with new undirected edges between random nodes, as a share of the given ones."""
     wanted = int(edge_index.size(1) // 2 * share)
     present = set(map(tuple, edge_index.T.tolist()))
     added: list[tuple[int, int]] = []
@@ -50,13 +50,13 @@ def _with_random_edges(edge_index: Tensor, nodes: int, share: float, rng: np.ran
             present |= {(u, v), (v, u)}
             added.append((u, v))
     new = torch.tensor(added, dtype=torch.long).view(-1, 2).T
-    together: Tensor = coalesce(torch.cat([edge_index, new, new.flip(0)], 1), num_nodes=nodes)
-    return together
+    combined: Tensor = coalesce(torch.cat([edge_index, new, new.flip(0)], 1), num_nodes=nodes)
+    return combined
 
 
 def ba_shapes(seed: int) -> Benchmark:
-    """80 houses on a Barabasi-Albert graph; classes: base, middle, bottom and top of a house."""
-    data = planted(nx.barabasi_albert_graph(300, 5, seed=seed), HouseMotif(), 80, 0.01, np.random.default_rng(seed))
+    """80 houses on a Barabasi-Albert graph; classes: base graph; middle, bottom and top of a house."""
+    data = attach_motifs(nx.barabasi_albert_graph(300, 5, seed=seed), HouseMotif(), 80, 0.01, np.random.default_rng(seed))
     data.y = torch.cat([torch.zeros(300, dtype=torch.long), (HouseMotif()().y + 1).repeat(80)])
     names = ("base", "middle of a house", "bottom of a house", "top of a house")
     return Benchmark("ba-shapes", "node", [data], 4, torch.arange(300, 700), 6, 5, names)
@@ -64,14 +64,14 @@ def ba_shapes(seed: int) -> Benchmark:
 
 def tree_cycles(seed: int) -> Benchmark:
     """60 six-cycles on a binary tree; classes: tree, cycle."""
-    data = planted(nx.balanced_tree(2, 8), CycleMotif(6), 60, 0.04, np.random.default_rng(seed))
+    data = attach_motifs(nx.balanced_tree(2, 8), CycleMotif(6), 60, 0.04, np.random.default_rng(seed))
     data.y = (data.motif >= 0).long()
     return Benchmark("tree-cycles", "node", [data], 2, torch.arange(511, 871), 6, 6, ("tree", "cycle"))
 
 
 def tree_grid(seed: int) -> Benchmark:
     """80 grids of 3 by 3 on a binary tree; classes: tree, grid."""
-    data = planted(nx.balanced_tree(2, 8), GridMotif(), 80, 0.1, np.random.default_rng(seed))
+    data = attach_motifs(nx.balanced_tree(2, 8), GridMotif(), 80, 0.1, np.random.default_rng(seed))
     data.y = (data.motif >= 0).long()
     return Benchmark("tree-grid", "node", [data], 2, torch.arange(511, 1231), 12, 9, ("tree", "grid"))
 
@@ -80,17 +80,18 @@ BA2MOTIF_CLASSES = ("five-cycle", "house")
 
 
 def ba_2motif(seed: int) -> Benchmark:
-    """1000 trees of 20 nodes grown by preferential attachment, each with a five-cycle or a house."""
+    """1000 trees of 20 nodes (preferential attachment), each with a five-cycle or a house."""
     rng = np.random.default_rng(seed)
     graphs = []
     for number in range(1000):
         label = int(number >= 500)
         base = nx.barabasi_albert_graph(20, 1, seed=int(rng.integers(2**31)))
-        base = nx.relabel_nodes(base, dict(enumerate(rng.permutation(20).tolist())))  # the motif hangs on any node
+        # attach_motifs joins the motif to node 0; after this, node 0 is any node of the tree
+        base = nx.relabel_nodes(base, dict(enumerate(rng.permutation(20).tolist())))
         ordered = nx.Graph()
         ordered.add_nodes_from(range(20))
         ordered.add_edges_from(base.edges)
-        data = planted(ordered, HouseMotif() if label else CycleMotif(5), 1, 0.0, rng)
+        data = attach_motifs(ordered, HouseMotif() if label else CycleMotif(5), 1, 0.0, rng)
         data.y = torch.tensor([label])
         data.edge_truth = (data.motif[data.edge_index] == 0).all(0)
         del data.motif
@@ -99,7 +100,7 @@ def ba_2motif(seed: int) -> Benchmark:
 
 
 def ba_2motif_public(path: str) -> Benchmark:
-    """The published BA-2motifs graphs, from ``BA-2motifs.npz``."""
+    """The published BA-2motifs graphs, read from ``BA-2motifs.npz``."""
     with np.load(path) as file:
         arrays = {name: torch.from_numpy(file[name]) for name in file.files}
     graphs = []
@@ -107,7 +108,7 @@ def ba_2motif_public(path: str) -> Benchmark:
         nodes = slice(*arrays["node_ptr"][number : number + 2].tolist())
         edges = slice(*arrays["edge_ptr"][number : number + 2].tolist())
         edge_index = arrays["edge_index"][:, edges]
-        if edge_index.numel() and int(edge_index.min()) >= nodes.start:
+        if edge_index.numel() and int(edge_index.min()) >= nodes.start:  # numbered over all graphs
             edge_index = edge_index - nodes.start
         graphs.append(
             Data(

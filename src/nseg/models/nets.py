@@ -1,4 +1,4 @@
-"""GCN and GIN as in the paper: three layers of 16, 32 and 16, ReLU, a linear head, a sum over the nodes of a graph."""
+"""The paper's GCN and GIN: layers of width 16, 32 and 16, ReLU, sum pooling at graph level, a linear head."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from torch_geometric.nn import GCNConv, GINConv, global_add_pool
 
 from nseg.errors import InputError
 
-HIDDEN = (16, 32, 16)
+HIDDEN_WIDTHS = (16, 32, 16)
 
 
-class _Net(nn.Module):
-    """Layers, a read-out if graphs are classified, a head.
+class _Classifier(nn.Module):
+    """Message-passing layers, pooling at graph level, and a linear head.
 
     Args:
-        conv: makes a layer from its width before and after.
+        make_layer: creates a layer from its input and output width.
         num_features: width of the input.
         num_classes: width of the output.
         level: ``"node"`` or ``"graph"``.
-        dropout: before the head, in training.
+        dropout: dropout rate before the head.
     """
 
     def __init__(
-        self, conv: Callable[[int, int], nn.Module], num_features: int, num_classes: int, level: str, dropout: float
+        self, make_layer: Callable[[int, int], nn.Module], num_features: int, num_classes: int, level: str, dropout: float
     ) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(conv(a, b) for a, b in pairwise((num_features, *HIDDEN)))
-        self.classify = nn.Linear(HIDDEN[-1], num_classes)
+        self.convs = nn.ModuleList(make_layer(a, b) for a, b in pairwise((num_features, *HIDDEN_WIDTHS)))
+        self.classify = nn.Linear(HIDDEN_WIDTHS[-1], num_classes)
         self.level, self.dropout = level, dropout
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        """Scores of the classes, [N, C] or [graphs, C]."""
+        """Class scores, [N, C] at node level or [B, C] at graph level."""
         for conv in self.convs:
             x = conv(x, edge_index).relu()
         if self.level == "graph":
@@ -43,27 +43,27 @@ class _Net(nn.Module):
         return scores
 
 
-class GCN(_Net):
-    """Graph convolutions without self-loops, as the paper's networks have them."""
+class GCN(_Classifier):
+    """Three graph convolutions without self-loops, as in the paper."""
 
     def __init__(self, num_features: int, num_classes: int, level: str = "node", dropout: float = 0.0) -> None:
         super().__init__(_gcn_layer, num_features, num_classes, level, dropout)
 
 
-class GIN(_Net):
-    """Isomorphism layers, each with two linear maps."""
+class GIN(_Classifier):
+    """Three graph isomorphism layers, each with a two-layer perceptron."""
 
     def __init__(self, num_features: int, num_classes: int, level: str = "node", dropout: float = 0.0) -> None:
         super().__init__(_gin_layer, num_features, num_classes, level, dropout)
 
 
-def _gcn_layer(before: int, after: int) -> nn.Module:
-    layer: nn.Module = GCNConv(before, after, add_self_loops=False)
+def _gcn_layer(width_in: int, width_out: int) -> nn.Module:
+    layer: nn.Module = GCNConv(width_in, width_out, add_self_loops=False)
     return layer
 
 
-def _gin_layer(before: int, after: int) -> nn.Module:
-    layer: nn.Module = GINConv(nn.Sequential(nn.Linear(before, after), nn.ReLU(), nn.Linear(after, after)))
+def _gin_layer(width_in: int, width_out: int) -> nn.Module:
+    layer: nn.Module = GINConv(nn.Sequential(nn.Linear(width_in, width_out), nn.ReLU(), nn.Linear(width_out, width_out)))
     return layer
 
 
@@ -71,7 +71,7 @@ ARCHITECTURES: dict[str, type[GCN] | type[GIN]] = {"gcn": GCN, "gin": GIN}
 
 
 def build(architecture: str, num_features: int, num_classes: int, level: str, dropout: float = 0.0) -> GCN | GIN:
-    """A network by the name of its architecture."""
+    """An untrained network, by the name of its architecture."""
     if architecture not in ARCHITECTURES:
         known = ", ".join(ARCHITECTURES)
         raise InputError(f"There is no architecture of that name (got {architecture!r}). Known: {known}.")

@@ -21,13 +21,13 @@ from nseg.models.nets import GCN, GIN, build
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained.
+    """Hyper-parameters of a training run.
 
     Args:
         lr, epochs, dropout, weight_decay: as in the paper's table.
-        batch: graphs per step; all at once by default, which BA2Motif needs to get started.
+        batch: graphs per batch; all graphs by default, because on BA2Motif smaller batches do not start to learn.
         patience: epochs without a better validation score after which training stops.
-        seed: of the split, the start, dropout and the order of batches.
+        seed: seed of the split, the initial weights, dropout and the order of batches.
     """
 
     lr: float
@@ -39,7 +39,7 @@ class Recipe:
     seed: int = 0
 
 
-_PAPER = {
+_PAPER_RECIPES = {
     "ba-shapes": Recipe(lr=0.001, epochs=2000),
     "tree-cycles": Recipe(lr=0.001, epochs=2000),
     "tree-grid": Recipe(lr=0.001, epochs=2000),
@@ -50,20 +50,20 @@ _PAPER = {
 
 
 def recipe(dataset: str, **changes: Any) -> Recipe:
-    """The paper's recipe for a dataset, with changes."""
-    return replace(_PAPER[dataset], **changes)
+    """The paper's recipe for a dataset, with some fields changed."""
+    return replace(_PAPER_RECIPES[dataset], **changes)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network and how it went.
+    """A trained network and its accuracy.
 
     Args:
-        model: with the weights of the best validation score, in evaluation mode.
-        accuracy: share that is right of ``train``, ``val``, ``test`` and ``all``.
-        epochs: epochs that were run.
-        best_epoch: epoch of the weights.
-        recipe: how it was trained.
+        model: network with the weights of the best validation score, in evaluation mode.
+        accuracy: accuracy on ``train``, ``val``, ``test`` and ``all``.
+        epochs: number of epochs that were run.
+        best_epoch: epoch whose weights were kept.
+        recipe: the hyper-parameters.
     """
 
     model: GCN | GIN
@@ -73,7 +73,7 @@ class Trained:
     recipe: Recipe
 
     def record(self) -> dict[str, Any]:
-        """All but the weights, as plain data."""
+        """Everything except the weights, as plain data."""
         return {
             "recipe": asdict(self.recipe),
             "split": "80/10/10, a permutation by torch.Generator from the recipe's seed",
@@ -83,86 +83,94 @@ class Trained:
         }
 
 
-def split(number: int, seed: int) -> dict[str, Tensor]:
-    """A random 80/10/10 split."""
-    order = torch.randperm(number, generator=torch.Generator().manual_seed(seed))
-    first, second = int(0.8 * number), int(0.9 * number)
-    return {"train": order[:first], "val": order[first:second], "test": order[second:], "all": order}
+def random_split(size: int, seed: int) -> dict[str, Tensor]:
+    """A random 80/10/10 split of the numbers below ``size``."""
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(seed))
+    train_end, val_end = int(0.8 * size), int(0.9 * size)
+    return {"train": order[:train_end], "val": order[train_end:val_end], "test": order[val_end:], "all": order}
 
 
-def train(data: Benchmark, architecture: str, how: Recipe | None = None, progress: bool | None = None) -> Trained:
-    """Train a network; the global random state is not touched.
+def train(data: Benchmark, architecture: str, recipe: Recipe | None = None, progress: bool | None = None) -> Trained:
+    """A trained network; the global random state is not changed.
 
     Args:
-        data: what to learn.
+        data: the dataset.
         architecture: ``"gcn"`` or ``"gin"``.
-        how: recipe; the paper's if None.
+        recipe: hyper-parameters; the paper's if None.
         progress: show a progress bar; by default only on a terminal.
     """
-    how = how or recipe(data.name)
+    recipe = recipe or _PAPER_RECIPES[data.name]
     shown = sys.stderr.isatty() if progress is None else progress
     with torch.random.fork_rng(), Progress(console=Console(stderr=True), disable=not shown) as bar:
-        torch.manual_seed(how.seed)
-        model = build(architecture, data.num_features, data.num_classes, data.level, how.dropout)
-        parts = split(data.graphs[0].num_nodes if data.level == "node" else len(data.graphs), how.seed)
-        task = bar.add_task(f"training {architecture} on {data.name}", total=how.epochs)
-        optimiser = torch.optim.Adam(model.parameters(), lr=how.lr, weight_decay=how.weight_decay)
-        batches = list(_batches(data, parts["train"], how.batch))
-        judge = {name: list(_batches(data, part, how.batch)) for name, part in parts.items() if name != "all"}
+        torch.manual_seed(recipe.seed)
+        model = build(architecture, data.num_features, data.num_classes, data.level, recipe.dropout)
+        parts = random_split(data.graphs[0].num_nodes if data.level == "node" else len(data.graphs), recipe.seed)
+        bar_task = bar.add_task(f"training {architecture} on {data.name}", total=recipe.epochs)
+        optimiser = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
+        batches = {name: list(_batches(data, part, recipe.batch)) for name, part in parts.items() if name != "all"}
         best, best_epoch, weights, epoch = (-1.0, 0.0), 0, copy.deepcopy(model.state_dict()), 0
-        for epoch in range(1, how.epochs + 1):
-            model.train()
-            for number in torch.randperm(len(batches)).tolist():
-                optimiser.zero_grad()
-                torch.autograd.backward(_loss(model, batches[number]))
-                optimiser.step()
-            right, loss = _judge(model, judge["val"])
-            bar.update(task, advance=1, description=f"training {architecture} on {data.name}, validation {right:.3f}")
-            if (right, -loss) > best:
-                best, best_epoch, weights = (right, -loss), epoch, copy.deepcopy(model.state_dict())
-            elif epoch - best_epoch >= how.patience:
+        for epoch in range(1, recipe.epochs + 1):
+            _train_epoch(model, batches["train"], optimiser)
+            accuracy, loss = _evaluate(model, batches["val"])
+            text = f"training {architecture} on {data.name}, validation {accuracy:.3f}"
+            bar.update(bar_task, advance=1, description=text)
+            if (accuracy, -loss) > best:
+                best, best_epoch, weights = (accuracy, -loss), epoch, copy.deepcopy(model.state_dict())
+            elif epoch - best_epoch >= recipe.patience:
                 break
         model.load_state_dict(weights)
         model.eval()
-        accuracy = {name: _judge(model, part)[0] for name, part in judge.items()}
-    sizes = {name: len(parts[name]) for name in accuracy}
-    accuracy["all"] = sum(accuracy[n] * sizes[n] for n in sizes) / sum(sizes.values())
-    return Trained(model, accuracy, epoch, best_epoch, how)
+        accuracies = {name: _evaluate(model, part)[0] for name, part in batches.items()}
+    sizes = {name: len(parts[name]) for name in accuracies}
+    accuracies["all"] = sum(accuracies[n] * sizes[n] for n in sizes) / sum(sizes.values())
+    return Trained(model, accuracies, epoch, best_epoch, recipe)
 
 
 @dataclass(frozen=True)
-class _Examples:
-    """Inputs of one forward pass, and the outputs that count."""
+class _Batch:
+    """Inputs of one forward pass, and the outputs that have a label in it.
+
+    Args:
+        arguments: arguments of the model.
+        index: numbers of these outputs.
+        label: their classes.
+    """
 
     arguments: dict[str, Tensor]
-    rows: Tensor
-    target: Tensor
+    index: Tensor
+    label: Tensor
 
 
-def _batches(data: Benchmark, part: Tensor, size: int) -> Iterator[_Examples]:
-    """One pass over the whole graph, or batches of graphs."""
+def _batches(data: Benchmark, part: Tensor, size: int) -> Iterator[_Batch]:
+    """Batches of graphs; at node level one batch, because every pass needs the whole graph."""
     if data.level == "node":
         graph = data.graphs[0]
-        yield _Examples({"x": graph.x, "edge_index": graph.edge_index}, part, graph.y[part])
+        yield _Batch({"x": graph.x, "edge_index": graph.edge_index}, part, graph.y[part])
         return
-    for some in torch.split(part, size):
-        batch = Batch.from_data_list([data.graphs[n] for n in some.tolist()])
+    for numbers in torch.split(part, size):
+        batch = Batch.from_data_list([data.graphs[n] for n in numbers.tolist()])
         arguments = {"x": batch.x, "edge_index": batch.edge_index, "batch": batch.batch}
-        yield _Examples(arguments, torch.arange(len(some)), batch.y)
+        yield _Batch(arguments, torch.arange(len(numbers)), batch.y)
 
 
-def _loss(model: GCN | GIN, some: _Examples) -> Tensor:
-    return F.cross_entropy(model(**some.arguments)[some.rows], some.target)
+def _train_epoch(model: GCN | GIN, batches: list[_Batch], optimiser: torch.optim.Optimizer) -> None:
+    """One step per batch, in random order."""
+    model.train()
+    for number in torch.randperm(len(batches)).tolist():
+        batch = batches[number]
+        optimiser.zero_grad()
+        torch.autograd.backward(F.cross_entropy(model(**batch.arguments)[batch.index], batch.label))
+        optimiser.step()
 
 
 @torch.no_grad()
-def _judge(model: GCN | GIN, batches: list[_Examples]) -> tuple[float, float]:
-    """Share that is right, and mean loss."""
+def _evaluate(model: GCN | GIN, batches: list[_Batch]) -> tuple[float, float]:
+    """Accuracy and mean loss."""
     model.eval()
-    right = loss = total = 0.0
-    for some in batches:
-        output = model(**some.arguments)[some.rows]
-        right += float((output.argmax(-1) == some.target).sum())
-        loss += float(F.cross_entropy(output, some.target, reduction="sum"))
-        total += len(some.rows)
-    return right / max(total, 1), loss / max(total, 1)
+    correct = loss = total = 0.0
+    for batch in batches:
+        output = model(**batch.arguments)[batch.index]
+        correct += float((output.argmax(-1) == batch.label).sum())
+        loss += float(F.cross_entropy(output, batch.label, reduction="sum"))
+        total += len(batch.index)
+    return correct / max(total, 1), loss / max(total, 1)

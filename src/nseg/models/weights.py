@@ -1,8 +1,7 @@
-"""Weights: those that this project trained, and a user's own, read without pickle."""
+"""Weights: those that ship with the package, and a user's own, read without running pickled code."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from functools import cache
 from pathlib import Path
@@ -14,6 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nseg.errors import InputError
+from nseg.fingerprint import of_file
 from nseg.models.nets import ARCHITECTURES, GCN, GIN, build
 
 FOLDER = Path(__file__).parent / "pretrained"
@@ -21,13 +21,16 @@ FOLDER = Path(__file__).parent / "pretrained"
 
 @cache
 def manifest() -> dict[str, Any]:
-    """How each network was trained, by ``"dataset/architecture"``: seed, settings, split, accuracy, versions, hash."""
+    """How each shipped network was trained, by ``"dataset/architecture"``.
+
+    An entry has the recipe with its seed, the split, the accuracy, the versions of the libraries and the hash of the file.
+    """
     entries: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text())
     return entries
 
 
 def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN:
-    """A network that this project trained, in evaluation mode.
+    """A trained network that ships with the package, in evaluation mode.
 
     Args:
         dataset: name of the dataset.
@@ -35,39 +38,45 @@ def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN:
     """
     key = f"{dataset}/{architecture}"
     if key not in manifest():
-        raise InputError(f"There are no weights for {key!r} (got that name). Known: {', '.join(sorted(manifest()))}.")
+        raise InputError(f"There are no weights of that name (got {key!r}). Known: {', '.join(sorted(manifest()))}.")
     entry = manifest()[key]
-    content = (FOLDER / entry["file"]).read_bytes()
-    if hashlib.sha256(content).hexdigest() != entry["sha256"]:
-        raise InputError(f"{entry['file']} must have the hash in the manifest (it does not). Install the package again.")
+    path = FOLDER / entry["file"]
+    found = of_file(path)
+    if found != entry["sha256"]:
+        raise InputError(f"{path.name} must have the hash in the manifest (got {found}). Install the package again.")
     model = build(architecture, entry["num_features"], entry["num_classes"], entry["level"], entry["recipe"]["dropout"])
-    model.load_state_dict(load_safetensors(content))
+    model.load_state_dict(load_safetensors(path.read_bytes()))
     return model.eval()
 
 
 def write_weights(model: GCN | GIN, path: Path) -> str:
-    """Write weights as safetensors; returns their SHA-256."""
+    """Write weights as safetensors and return the SHA-256 of the file."""
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return of_file(path)
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
-    """A user's checkpoint as a state dictionary: safetensors, or ``torch.save`` of tensors only. Never a pickle."""
+    """The state dictionary in a checkpoint.
+
+    The file is safetensors or ``torch.save`` of tensors only. Pickled code is never run.
+    """
     path = Path(path)
     if not path.is_file():
-        raise InputError(f"A checkpoint must be a file (got {path}, which is none). Check the path.")
+        raise InputError(f"A checkpoint must be a file (got {path}, which does not exist or is a folder). Check the path.")
     try:
         if path.suffix == ".safetensors":
             return load_safetensors(path.read_bytes())
         state = torch.load(path, weights_only=True, map_location="cpu")
     except Exception as error:
         raise InputError(
-            f"{path.name} must hold tensors only, as safetensors or torch.save(model.state_dict()) (got something else: "
-            f"{type(error).__name__}). Save the state dictionary, not the model."
+            f"{path.name} must hold only tensors, as safetensors or torch.save(model.state_dict()) (got "
+            f"{type(error).__name__} while reading it). Save the state dictionary, not the model."
         ) from error
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-        raise InputError(f"{path.name} must hold a dictionary of tensors (got {type(state).__name__}).")
+        raise InputError(
+            f"{path.name} must hold a dictionary of tensors (got {type(state).__name__}). Save model.state_dict()."
+        )
     return state
 
 

@@ -1,4 +1,4 @@
-"""What a study is: plain data, read from TOML, that unfolds into trials."""
+"""What a study is: plain data, read from TOML, that expands into trials."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-SHIPPED = files("nseg.study") / "studies"
+SHIPPED_STUDIES = files("nseg.study") / "studies"
 MEASURES = ("fidelity", "accuracy", "thresholds")
-FIGURES = ("thresholds", "setting", "split", "cost")
-KINDS = ("soft", "hard", "cut")
+FIGURE_KINDS = ("thresholds", "setting", "split", "cost")
+MASK_KINDS = ("soft", "hard", "cut")
 SCORES = ("fid_plus", "fid_minus", "charact", "sparsity", "pns")
-COLUMNS = (*(f"{kind}.{score}" for kind in KINDS for score in SCORES), "recall_at_k", "roc_auc", "kept", "seconds")
+COLUMNS = (*(f"{kind}.{score}" for kind in MASK_KINDS for score in SCORES), "recall_at_k", "roc_auc", "kept", "seconds")
 
 
 @dataclass(frozen=True)
 class Method:
-    """One row of a study.
+    """A method of a study, with its settings.
 
     Args:
-        name: in the catalogue of methods.
-        label: how tables call it; its name if empty.
+        name: name in the catalogue of methods.
+        label: name in tables; ``name`` if empty.
         masks: ``e`` (edges), ``f`` (nodes) or ``ef`` (both).
-        preset: ``"paper"`` for the paper's settings of each dataset, ``"default"`` for the method's own.
-        paper: its row in the paper's tables, if there is one.
-        settings: of the method; they go before the preset's.
-        grid: settings with the values to try, each combination a row.
-        seeds: its own seeds, where the study's are too many.
+        preset: ``"paper"`` for the paper's settings on each dataset, ``"default"`` for the method's defaults.
+        paper: name of its row in the paper's tables, if it has one.
+        settings: settings of the method; they override the preset.
+        grid: lists of values for settings; each combination is a variant with its own label.
+        seeds: seeds of this method; the seeds of the study if empty.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Method:
 
     def __post_init__(self) -> None:
         baselines.find(self.name)
-        _one_of(f"masks of {self.name}", self.masks, ("e", "f", "ef"))
-        _one_of(f"preset of {self.name}", self.preset, ("default", "paper"))
+        _check_choice(f"masks of {self.name}", self.masks, ("e", "f", "ef"))
+        _check_choice(f"preset of {self.name}", self.preset, ("default", "paper"))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One method on the instances of one dataset and network, with one seed."""
+    """One variant of a method on the instances of one dataset and network, with one seed."""
 
     dataset: str
     architecture: str
@@ -80,17 +80,18 @@ class Study:
     """Datasets x architectures x methods x seeds, what to measure, and what to show.
 
     Args:
-        name: of the study; a run folder can hold several.
-        title: what it shows.
-        datasets, architectures: what is explained.
-        methods: what explains it.
-        seeds: of methods that draw random numbers; others run once, with the first.
-        networks: ``"ours"``, or ``"authors"`` for the paper's own three GCNs where they are.
-        every: explain every n-th of the paper's instances; one number, or one per dataset (1 if not named).
-        measures: of ``fidelity``, ``accuracy``, ``thresholds``.
-        columns: of the tables.
-        grid: settings that all methods try.
-        figure: how it is drawn, if it is.
+        name: name of the study; a run folder can hold several studies.
+        title: one line that says what the study shows.
+        datasets, architectures: names of the datasets and networks to explain.
+        methods: the methods to compare.
+        seeds: seeds of methods that use random numbers; the others run once, with the first seed.
+        networks: ``"ours"`` for the weights that ship with the package; ``"authors"`` for the paper's own three GCNs, and
+            the shipped weights elsewhere.
+        every: explain every n-th of the paper's instances; one number, or a number per dataset (1 if missing).
+        measures: what to compute: ``fidelity``, ``accuracy``, ``thresholds``.
+        columns: columns of the tables.
+        grid: grid of settings for all methods.
+        figure: kind of figure to draw; none if empty.
     """
 
     name: str
@@ -107,36 +108,44 @@ class Study:
     figure: str = ""
 
     def __post_init__(self) -> None:
-        _several("datasets", self.datasets, datasets.NAMES)
-        _several("architectures", self.architectures, tuple(models.ARCHITECTURES))
-        _several("measures", self.measures, MEASURES)
-        _several("columns", self.columns, COLUMNS)
-        _one_of("networks", self.networks, ("ours", "authors"))
+        _check_choices("datasets", self.datasets, datasets.NAMES)
+        _check_choices("architectures", self.architectures, tuple(models.ARCHITECTURES))
+        _check_choices("measures", self.measures, MEASURES)
+        _check_choices("columns", self.columns, COLUMNS)
+        _check_choice("networks", self.networks, ("ours", "authors"))
         if self.figure:
-            _one_of("figure", self.figure, FIGURES)
+            _check_choice("figure", self.figure, FIGURE_KINDS)
         if not self.methods or not self.seeds:
-            raise InputError(f"A study needs methods and seeds (got {len(self.methods)} and {len(self.seeds)}).")
+            raise InputError(f"A study needs methods and seeds (got {len(self.methods)} and {len(self.seeds)}). Add some.")
         if any("charact" in column for column in self.columns) and not any("sparsity" in c for c in self.columns):
-            raise InputError("columns with charact must hold a sparsity too: charact alone rewards the whole graph.")
+            raise InputError(
+                "columns with charact must also have a sparsity (got none): charact alone rewards keeping the whole graph. "
+                "Add soft.sparsity, hard.sparsity or cut.sparsity."
+            )
         labels = [label for method in self.methods for label, _ in self.variants(method)]
         if len(set(labels)) < len(labels):
-            raise InputError(f"Every method of a study must have its own label (got {labels}). Set label=... for some.")
-        steps = self.every.values() if isinstance(self.every, dict) else [self.every]
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in steps):
-            raise InputError(f"every must be a whole number of at least 1, or one per dataset (got {self.every}).")
+            raise InputError(
+                f"Every method of a study must have its own label (got {labels}). Set label for the repeated ones."
+            )
+        strides = self.every.values() if isinstance(self.every, dict) else [self.every]
+        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in strides):
+            raise InputError(
+                f"every must be a positive integer, or a table with one per dataset (got {self.every}). "
+                "Use 1 for all instances."
+            )
 
     def variants(self, method: Method) -> Iterator[tuple[str, dict[str, Any]]]:
-        """The labels and settings of a method, one per combination in the grid."""
+        """Label and settings of each variant of a method: one per combination of the grid."""
         grid = {**self.grid, **method.grid}
         for values in product(*grid.values()):
             point = dict(zip(grid, values, strict=True))
             label = method.label or method.name
             if point:
-                label += f" ({', '.join(f'{k}={short(v)}' for k, v in point.items())})"
+                label += f" ({', '.join(f'{k}={format_setting(v)}' for k, v in point.items())})"
             yield label, {**method.settings, **point}
 
     def trials(self) -> list[Trial]:
-        """All trials; those that cost little come first within a dataset."""
+        """All trials, in the order of datasets, architectures, methods and seeds."""
         found = []
         for dataset, architecture, method in product(self.datasets, self.architectures, self.methods):
             seeds = method.seeds or self.seeds
@@ -153,51 +162,51 @@ class Study:
                             method.preset,
                             settings,
                             seed,
-                            self.step(dataset),
+                            self.stride(dataset),
                         )
                     )
         return found
 
     def network(self, dataset: str, architecture: str) -> str:
-        """Whose weights are explained."""
-        return "authors" if self.networks == "authors" and architecture == "gcn" and dataset in AUTHORS else "ours"
+        """Whose weights are explained: ``"ours"`` or ``"authors"``."""
+        return "authors" if self.networks == "authors" and architecture == "gcn" and dataset in AUTHORS_DATASETS else "ours"
 
-    def step(self, dataset: str) -> int:
-        """Which of the instances: every n-th."""
+    def stride(self, dataset: str) -> int:
+        """The n of "every n-th instance" for a dataset."""
         return self.every.get(dataset, 1) if isinstance(self.every, dict) else self.every
 
 
-AUTHORS = ("ba-shapes", "tree-cycles", "tree-grid")
-"""Datasets of which the paper's own graph and GCN are public."""
+AUTHORS_DATASETS = ("ba-shapes", "tree-cycles", "tree-grid")
+"""Datasets for which the authors published their graph and GCN."""
 
 
 def names() -> list[str]:
-    """The studies that ship."""
-    return sorted(Path(str(one)).stem for one in SHIPPED.iterdir() if str(one).endswith(".toml"))
+    """Names of the studies that ship with the package."""
+    return sorted(Path(str(one)).stem for one in SHIPPED_STUDIES.iterdir() if str(one).endswith(".toml"))
 
 
 def find(name: str) -> Study:
-    """A study that ships, by name, or one in a user's TOML file."""
+    """A shipped study by its name, or a study in a TOML file by its path."""
     if name in names():
-        return read((SHIPPED / f"{name}.toml").read_text(), name)
+        return read((SHIPPED_STUDIES / f"{name}.toml").read_text(), name)
     if Path(name).is_file():
-        return read(_text(Path(name)), Path(name).stem)
-    raise InputError(f"A study is one of {', '.join(names())}, or a TOML file (got {name!r}, which is neither).")
+        return read(_read_text(Path(name)), Path(name).stem)
+    raise InputError(f"A study must be one of {', '.join(names())}, or a TOML file (got {name!r}). Check the path.")
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} must be a text file that can be read (got: {error}).") from error
+        raise InputError(f"{path} must be a readable text file (got {error}). Check the file.") from error
 
 
 def read(text: str, name: str) -> Study:
-    """A study from TOML.
+    """The study that a TOML text describes.
 
     Args:
-        text: the TOML.
-        name: used if it names none.
+        text: the TOML text.
+        name: name of the study, if the text does not give one.
 
     >>> read('title = "two"\\ndatasets = ["ba-shapes"]\\nmethods = [{name = "all"}, {name = "none"}]', "two").seeds
     (0,)
@@ -205,72 +214,72 @@ def read(text: str, name: str) -> Study:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"A study must be TOML (got a mistake in it: {error}).") from error
+        raise InputError(f"A study must be TOML (got a syntax error: {error}). Correct the file.") from error
     methods = table.pop("methods", [])
     if not isinstance(methods, list) or not all(isinstance(one, dict) for one in methods):
-        raise InputError("methods must be a list of tables, [[methods]] (got something else).")
-    made = tuple(_made(Method, {"name": None, **one}, f"method {one.get('name')}") for one in methods)
-    study: Study = _made(Study, {"name": name, "title": name, "datasets": (), **table, "methods": made}, "study")
+        raise InputError(f"methods must be a list of tables (got {methods!r}). Write each as [[methods]].")
+    parsed = tuple(_from_table(Method, {"name": None, **one}, f"method {one.get('name')}") for one in methods)
+    study: Study = _from_table(Study, {"name": name, "title": name, "datasets": (), **table, "methods": parsed}, "study")
     return study
 
 
-def restored(plain: dict[str, Any]) -> Study:
-    """A study from the plain data that ``dataclasses.asdict`` gives, also after JSON."""
+def study_from_plain_data(plain: dict[str, Any]) -> Study:
+    """The study whose ``dataclasses.asdict``, possibly after a round trip through JSON, is given."""
     methods = tuple(Method(**{**one, "seeds": tuple(one["seeds"])}) for one in plain["methods"])
     lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()}
     return Study(**{**lists, "methods": methods})
 
 
-def _made(kind: Any, table: dict[str, Any], what: str) -> Any:
-    """A dataclass from a table; a name that it does not have, or a value of another type, is said."""
-    known = kind.__dataclass_fields__
+def _from_table(dataclass_: Any, table: dict[str, Any], what: str) -> Any:
+    """A ``Method`` or ``Study`` from a TOML table; raises if a key is unknown or a value has the wrong type."""
+    known = dataclass_.__dataclass_fields__
     unknown = [key for key in table if key not in known]
     if unknown:
-        raise InputError(f"A {what} has {', '.join(known)} (got also {', '.join(unknown)}). Check the spelling.")
+        raise InputError(f"The keys of a {what} are {', '.join(known)} (got also {', '.join(unknown)}). Check the spelling.")
     for key, value in table.items():
         _check_type(what, key, value, str(known[key].type))
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
+    return dataclass_(**{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
 
 
 def _check_type(what: str, key: str, value: Any, declared: str) -> None:
-    good = {
+    is_valid = {
         "str": lambda v: isinstance(v, str),
         "tuple[str, ...]": lambda v: isinstance(v, list | tuple) and all(isinstance(i, str) for i in v),
         "tuple[int, ...]": lambda v: isinstance(v, list) and all(isinstance(i, int) and not isinstance(i, bool) for i in v),
         "dict[str, Any]": lambda v: isinstance(v, dict),
         "dict[str, list[Any]]": lambda v: isinstance(v, dict) and all(isinstance(i, list) and i for i in v.values()),
     }
-    if declared in good and not good[declared](value):
-        raise InputError(f"{key} of a {what} must be {_WORDS[declared]} (got {value!r}).")
+    if declared in is_valid and not is_valid[declared](value):
+        raise InputError(f"{key} of a {what} must be {_TYPE_NAMES[declared]} (got {value!r}). Correct it.")
 
 
-_WORDS = {
+_TYPE_NAMES = {
     "str": "text",
     "tuple[str, ...]": "a list of names",
-    "tuple[int, ...]": "a list of whole numbers",
+    "tuple[int, ...]": "a list of integers",
     "dict[str, Any]": "a table",
-    "dict[str, list[Any]]": "a table of lists that are not empty",
+    "dict[str, list[Any]]": "a table of non-empty lists",
 }
 
 
-def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:
+def _check_choice(what: str, value: str, known: tuple[str, ...]) -> None:
     if value not in known:
-        raise InputError(f"{what} must be one of {', '.join(known)} (got {value!r}).")
+        raise InputError(f"{what} must be one of {', '.join(known)} (got {value!r}). Check the spelling.")
 
 
-def _several(what: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
+def _check_choices(what: str, values: tuple[str, ...], known: tuple[str, ...]) -> None:
     if not values or len(set(values)) < len(values):
-        raise InputError(f"{what} must be a list without repetition (got {list(values)}).")
+        raise InputError(f"{what} must be a list of different names (got {list(values)}). Name each once.")
     for value in values:
-        _one_of(what, value, known)
+        _check_choice(what, value, known)
 
 
-def short(value: Any) -> str:
-    """A setting as text.
+def format_setting(value: Any) -> str:
+    """The value of a setting as short text.
 
-    >>> short([1 / 3, 0.5]), short(True)
+    >>> format_setting([1 / 3, 0.5]), format_setting(True)
     ('0.333333/0.5', 'True')
     """
     if isinstance(value, list | tuple):
-        return "/".join(short(one) for one in value)
+        return "/".join(format_setting(one) for one in value)
     return f"{value:g}" if isinstance(value, float) else str(value)

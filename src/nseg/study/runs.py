@@ -1,4 +1,4 @@
-"""A run folder: trials are taken one by one, by as many processes as like to, and each record is written once."""
+"""A run folder: several processes can work on it at once, and each record is written once."""
 
 from __future__ import annotations
 
@@ -16,198 +16,208 @@ from typing import Any, TextIO
 import torch
 import torch_geometric
 
-import nseg
-from nseg import store
 from nseg.backends import Backend, Local
 from nseg.errors import InputError
-from nseg.study.plan import Study, Trial, restored
-from nseg.study.trial import Job, Outcome, Record, code, execute, key
+from nseg.store import prepared, write_bytes, write_json
+from nseg.study.plan import Study, Trial, study_from_plain_data
+from nseg.study.trial import Record, TrialJob, TrialResult, hash_source, run_trial, trial_key
+from nseg.version import __version__
 
-PAUSE = 0.5  # seconds between looks at what other processes do
+POLL_INTERVAL = 0.5  # seconds between checks of the trials that other processes have locked
 
 
 @dataclass(frozen=True)
-class Run:
-    """A folder with studies, their records, explanations and values.
+class StudyFolder:
+    """A folder with studies, and the records, explanations and scores of their trials.
 
-    ``records/KEY.json`` is one trial each, written last and whole; ``explanations/KEY.parquet`` and ``values/KEY.parquet``
-    hold its explanations and what each instance contributes to the metrics; ``locks/KEY`` says who works on it.
+    ``studies/NAME.json`` holds a study and the keys of its trials. ``records/KEY.json`` is the record of a trial, written
+    last and in one piece. ``explanations/KEY.parquet`` and ``values/KEY.parquet`` hold its explanations and the scores of
+    each instance. ``locks/KEY`` is locked by the process that runs the trial.
     """
 
-    folder: Path
+    path: Path
 
     def studies(self) -> list[str]:
-        """Names of the studies that were started here."""
-        return sorted(path.stem for path in (self.folder / "studies").glob("*.json"))
+        """Names of the studies in this folder."""
+        return sorted(path.stem for path in (self.path / "studies").glob("*.json"))
 
     def study(self, name: str) -> tuple[Study, dict[str, Trial]]:
-        """A study that was started here, with its trials by key, in its order."""
-        path = self.folder / "studies" / f"{name}.json"
+        """A study of this folder, and its trials by key, in their order."""
+        path = self.path / "studies" / f"{name}.json"
         if not path.is_file():
             raise InputError(
-                f"{self.folder} must hold the study {name!r} (it holds {', '.join(self.studies()) or 'none'}). "
-                f"Run it first: nseg bench {name} --out {self.folder}."
+                f"{self.path} must hold the study {name!r} (got {', '.join(self.studies()) or 'no study'}). "
+                f"Run it first: nseg bench {name} --out {self.path}."
             )
         content = json.loads(path.read_text())
-        return restored(content["study"]), {key: Trial(**trial) for key, trial in content["trials"]}
+        return study_from_plain_data(content["study"]), {key: Trial(**trial) for key, trial in content["trials"]}
 
     def manifest(self, name: str) -> dict[str, Any]:
-        """What the study was run with."""
-        found: dict[str, Any] = json.loads((self.folder / "studies" / f"{name}.json").read_text())["manifest"]
+        """The command, seeds, versions and machine of a study."""
+        found: dict[str, Any] = json.loads((self.path / "studies" / f"{name}.json").read_text())["manifest"]
         return found
 
-    def record(self, name: str) -> Record | None:
-        """The record of a key, if there is one."""
+    def record(self, key: str) -> Record | None:
+        """The record of a trial; None if there is none yet."""
         with contextlib.suppress(FileNotFoundError):
-            found: Record = json.loads((self.folder / "records" / f"{name}.json").read_text())
+            found: Record = json.loads((self.path / "records" / f"{key}.json").read_text())
             return found
         return None
 
     def records(self, keys: Iterable[str]) -> list[Record]:
-        """The records that are there."""
-        return [found for one in keys if (found := self.record(one)) is not None]
+        """The records of these trials, as far as they exist."""
+        return [found for key in keys if (found := self.record(key)) is not None]
 
     def running(self, keys: Iterable[str]) -> list[str]:
-        """What other processes, or this one, work on now."""
+        """Descriptions of the trials that some process is running now."""
         found = []
-        for one in keys:
+        for key in keys:
             with contextlib.suppress(FileNotFoundError, BlockingIOError):
-                text = (self.folder / "locks" / one).read_text()
+                text = (self.path / "locks" / key).read_text()
                 if text:
                     found.append(text)
         return found
 
-    def keep(self, name: str, outcome: Outcome) -> None:
-        """Write what a trial has given, its record last."""
-        for part, content in (("explanations", outcome.explanations), ("values", outcome.values)):
+    def write_result(self, key: str, result: TrialResult) -> None:
+        """Write the files of a trial; its record last, because the record marks the trial as done."""
+        for part, content in (("explanations", result.explanations), ("values", result.values)):
             if content is not None:
-                store.write_bytes(self.folder / part / f"{name}.parquet", content)
-        store.write_json(self.folder / "records" / f"{name}.json", outcome.record)
+                write_bytes(self.path / part / f"{key}.parquet", content)
+        write_json(self.path / "records" / f"{key}.json", result.record)
 
-    def done(self, name: str, measures: Sequence[str], retry: bool = False) -> bool:
-        """Whether nothing is left to do for a key: explained, and measured as asked by today's code."""
-        found = self.record(name)
+    def done(self, key: str, measures: Sequence[str], retry: bool = False) -> bool:
+        """Whether a trial is explained, and has all measures from the current source."""
+        found = self.record(key)
         if found is None or (retry and found["status"] == "failed"):
             return False
-        measured = found.get("measured_by") == code("measures") and {*measures} <= {*found.get("measures", [])}
+        measured = found.get("measured_by") == hash_source("measures") and {*measures} <= {*found.get("measures", [])}
         return found["status"] != "done" or measured
 
 
-def start(study: Study, folder: str | Path, command: str = "") -> tuple[Run, dict[str, Trial]]:
-    """Make or open a run folder and note what will be run in it."""
-    root = store.prepared(folder)
+def start(study: Study, folder: str | Path, command: str = "") -> tuple[StudyFolder, dict[str, Trial]]:
+    """Create or open a run folder, write the study into it, and return its trials by key."""
+    root = prepared(folder)
     if (root / "manifest.json").exists():
-        raise InputError(f"{root} must be empty or hold studies (it holds a run of nseg explain). Give another folder.")
+        raise InputError(f"{root} must be empty or hold studies (got a run of nseg explain). Give another folder.")
     for part in ("studies", "records", "explanations", "values", "locks"):
-        store.prepared(root / part)
-    trials = {key(trial): trial for trial in study.trials()}
+        prepared(root / part)
+    trials = {trial_key(trial): trial for trial in study.trials()}
     content = {
         "study": asdict(study),
-        "trials": [[k, vars(trial)] for k, trial in trials.items()],
+        "trials": [[key, vars(trial)] for key, trial in trials.items()],
         "manifest": {
             "study": study.name,
             "command": command,
             "seeds": list(study.seeds),
-            "code": code("explanations"),
-            "nseg": nseg.__version__,
+            "code": hash_source("explanations"),
+            "nseg": __version__,
             "python": platform.python_version(),
             "torch": torch.__version__,
             "torch_geometric": torch_geometric.__version__,
-            "machine": {"system": platform.system(), "processor": processor(), "cores": os.cpu_count()},
+            "machine": {"system": platform.system(), "processor": processor_name(), "cores": os.cpu_count()},
         },
     }
-    store.write_json(root / "studies" / f"{study.name}.json", content)
-    return Run(root), trials
+    write_json(root / "studies" / f"{study.name}.json", content)
+    return StudyFolder(root), trials
 
 
-def processor() -> str:
-    """What the machine calls its processor."""
+def processor_name() -> str:
+    """The model of this machine's processor."""
     with contextlib.suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return platform.processor() or platform.machine()
 
 
-def run(
-    run_: Run, study: Study, trials: dict[str, Trial], crew: Backend | None = None, retry: bool = False
+def run_trials(
+    folder: StudyFolder, study: Study, trials: dict[str, Trial], backend: Backend | None = None, retry: bool = False
 ) -> Iterator[Record]:
-    """Do what nobody has done and nobody else is doing, until all is done.
+    """Run the trials that are not done, and wait for those that other processes run.
 
     Args:
-        run_: where.
-        study: what is measured.
-        trials: from :func:`start`.
-        crew: who does the trials; this process if None.
+        folder: the run folder.
+        study: the study, which says what to measure.
+        trials: trials by key, from :func:`start`.
+        backend: where to run the trials; in this process if None.
         retry: run failed trials again.
 
     Yields:
-        the records that are made here, as they are finished.
+        the records that this process writes, in the order in which trials finish.
     """
-    crew, mine = crew or Local(), set[str]()
+    backend, finished_here = backend or Local(), set[str]()
 
-    def done(name: str) -> bool:
-        return run_.done(name, study.measures, retry and name not in mine)
+    def done(key: str) -> bool:
+        return folder.done(key, study.measures, retry and key not in finished_here)
 
-    while left := {name: trial for name, trial in trials.items() if not done(name)}:
-        before, claims = len(mine), _Claims(run_, left, study.measures, done)
-        with closing(claims), closing(crew.map(execute, claims)) as outcomes:
-            for number, outcome in outcomes:
-                if outcome is not None:
-                    name = claims.names[number]
-                    run_.keep(name, outcome)
-                    mine.add(name)
-                    claims.release(name)
-                    yield outcome.record
-        if len(mine) == before:
-            time.sleep(PAUSE)
+    while left := {key: trial for key, trial in trials.items() if not done(key)}:
+        before, jobs = len(finished_here), _LockedJobs(folder, left, study.measures, done)
+        with closing(jobs), closing(backend.map(run_trial, jobs)) as results:
+            for number, result in results:
+                if result is not None:
+                    key = jobs.keys[number]
+                    folder.write_result(key, result)
+                    finished_here.add(key)
+                    jobs.release(key)
+                    yield result.record
+        if len(finished_here) == before:
+            time.sleep(POLL_INTERVAL)
 
 
-class _Claims(Sequence[Job | None]):
-    """Trials that are claimed as they are handed out; None for what another process is at, or has done meanwhile.
+class _LockedJobs(Sequence[TrialJob | None]):
+    """Jobs that are locked when they are read; None if another process has the lock or has finished the trial.
 
-    The system frees a claim when the process ends, however it does.
+    Reading locks, because a backend reads a job just before a worker starts it. The system releases a lock when its process
+    ends, however it ends.
     """
 
-    def __init__(self, run_: Run, trials: dict[str, Trial], measures: tuple[str, ...], done: Callable[[str], bool]) -> None:
-        self.run, self.trials, self.measures, self.done = run_, trials, measures, done
-        self.names = list(trials)
-        self.held: dict[str, TextIO] = {}
+    def __init__(
+        self, folder: StudyFolder, trials: dict[str, Trial], measures: tuple[str, ...], done: Callable[[str], bool]
+    ) -> None:
+        self.folder, self.trials, self.measures, self.done = folder, trials, measures, done
+        self.keys = list(trials)
+        self.locks: dict[str, TextIO] = {}
 
     def __len__(self) -> int:
-        return len(self.names)
+        return len(self.keys)
 
     def __getitem__(self, number: Any) -> Any:
-        name = self.names[number]
-        if name not in self.held and not self._claimed(name):
+        key = self.keys[number]
+        if key not in self.locks and not self._lock(key):
             return None
-        record, path = self.run.record(name), self.run.folder / "explanations" / f"{name}.parquet"
+        record, path = self.folder.record(key), self.folder.path / "explanations" / f"{key}.parquet"
         stored = path.read_bytes() if record is not None and path.is_file() else None
-        return Job(self.trials[name], name, self.measures, record if stored is not None else None, stored)
+        return TrialJob(self.trials[key], key, self.measures, record if stored is not None else None, stored)
 
-    def _claimed(self, name: str) -> bool:
-        import fcntl
+    def _lock(self, key: str) -> bool:
+        """Try to lock a trial that is not done; returns whether it succeeded."""
+        import fcntl  # does not exist on Windows
 
-        file = (self.run.folder / "locks" / name).open("a+")
+        file = (self.folder.path / "locks" / key).open("a+")
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
             return False
-        self.held[name] = file
-        if self.done(name):  # somebody may have finished it meanwhile
-            self.release(name)
+        self.locks[key] = file
+        if self.done(key):  # another process may have finished it before the lock was taken
+            self.release(key)
             return False
         file.truncate(0)
-        file.write(str(self.trials[name]))
+        file.write(str(self.trials[key]))
         file.flush()
         return True
 
-    def release(self, name: str) -> None:
-        """Let others have a trial."""
-        with self.held.pop(name) as file:
+    def release(self, key: str) -> None:
+        """Unlock a trial."""
+        with self.locks.pop(key) as file:
             file.truncate(0)
 
     def close(self) -> None:
-        """Let others have what is not finished."""
-        for name in list(self.held):
-            self.release(name)
+        """Unlock all trials that are not finished."""
+        for key in list(self.locks):
+            self.release(key)
+
+
+# until nseg.cli and study/__init__ import the new names: delete these lines at the merge
+Run = StudyFolder
+run = run_trials

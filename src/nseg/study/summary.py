@@ -1,4 +1,4 @@
-"""Records to numbers: one line per dataset, network, method and column, with the paper's number beside ours."""
+"""Scores of a study: one per dataset, network, method and column, with the paper's number for comparison."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
+import torch
 
-from nseg import metrics
+from nseg.metrics import charact
 from nseg.study.plan import Trial
-from nseg.study.runs import Run
+from nseg.study.runs import StudyFolder
 
-DRAWS = 2000  # of the bootstrap
+RESAMPLES = 2000  # of the bootstrap
 CONFIDENCE = 0.95
 LOWER_IS_BETTER = ("fid_minus", "seconds")
 NOT_RANKED = ("sparsity", "kept", "seconds")
-"""Columns in which the trivial wins: nothing is smaller and faster than nothing."""
+"""Columns without a best method: the empty explanation would always be the smallest and fastest."""
 
 
 @dataclass(frozen=True)
-class Line:
-    """One number of a table.
+class Score:
+    """The score of one method in one column, on one dataset and network.
 
     Args:
-        dataset, architecture, label, column: which number.
-        mean: over seeds and instances; shares in percent, ``kept`` in elements, ``seconds`` per instance.
-        std: standard deviation of the seeds' means; None with one seed.
+        dataset, architecture, label, column: what the score is about.
+        mean: mean over seeds and instances; shares in percent, ``kept`` in elements, ``seconds`` per instance.
+        std: standard deviation of the means of the seeds; None with one seed.
         low, high: bootstrap interval over instances.
-        seeds, instances: how many.
-        best: whether no other method's interval lies wholly above it.
+        seeds, instances: number of seeds and instances.
+        best: whether its interval overlaps that of the best method.
         paper: the paper's number, if it has one.
     """
 
@@ -54,47 +55,47 @@ class Line:
 
     @property
     def difference(self) -> float | None:
-        """How far ours is from the paper's, in points."""
+        """Our mean minus the paper's number, in percentage points."""
         return None if self.paper is None else self.mean - self.paper
 
 
 @cache
-def papers_numbers() -> dict[tuple[str, str, str, str], float]:
-    """All numbers of the paper's four result tables in percent, by architecture, dataset, row and column."""
+def paper_scores() -> dict[tuple[str, str, str, str], float]:
+    """All numbers of the paper's four result tables, in percent, by architecture, dataset, row and column."""
     rows = list(csv.DictReader((files("nseg.study") / "paper.csv").read_text().splitlines()))
     return {(r["architecture"], r["dataset"], r["row"], r["column"]): float(r["mean"]) for r in rows}
 
 
-def summary(run: Run, name: str) -> list[Line]:
-    """The lines of a study, as far as it has run."""
-    study, trials = run.study(name)
+def summary(folder: StudyFolder, name: str) -> list[Score]:
+    """All scores of a study, from the trials that are done."""
+    study, trials = folder.study(name)
     groups: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for key, trial in trials.items():
-        record = run.record(key)
+        record = folder.record(key)
         if record is not None and record["status"] == "done" and record.get("means"):
             groups[trial.dataset, trial.architecture, trial.label].append(key)
-    rows = {label: method.paper for method in study.methods for label, _ in study.variants(method)}
-    lines = []
+    paper_rows = {label: method.paper for method in study.methods for label, _ in study.variants(method)}
+    scores = []
     for (dataset, architecture, label), keys in groups.items():
         for column in study.columns:
-            line = _line(run, trials[keys[0]], keys, column)
-            if line is not None:
-                paper = papers_numbers().get((architecture, dataset, rows.get(label) or "", column))
-                lines.append(replace(line, paper=paper))
-    return marked(lines)
+            score = _score(folder, trials[keys[0]], keys, column)
+            if score is not None:
+                paper = paper_scores().get((architecture, dataset, paper_rows.get(label) or "", column))
+                scores.append(replace(score, paper=paper))
+    return mark_best(scores)
 
 
-def _line(run: Run, trial: Trial, keys: Sequence[str], column: str) -> Line | None:
-    """One number from the records of all seeds."""
-    records = run.records(keys)
+def _score(folder: StudyFolder, trial: Trial, keys: Sequence[str], column: str) -> Score | None:
+    """One score from the records of all seeds; None if a record has no value in the column."""
+    records = folder.records(keys)
     means = [record["means"].get(column) for record in records]
     if any(mean is None for mean in means):
         return None
     scale = 1.0 if column in ("kept", "seconds") else 100.0
-    low, high = (scale * end for end in interval(_values(run, keys, column), column))
+    low, high = (scale * end for end in bootstrap_interval(_instance_values(folder, keys, column), column))
     if column == "seconds":
         low = high = float(np.mean(means))
-    return Line(
+    return Score(
         trial.dataset,
         trial.architecture,
         trial.label,
@@ -108,64 +109,67 @@ def _line(run: Run, trial: Trial, keys: Sequence[str], column: str) -> Line | No
     )
 
 
-def _values(run: Run, keys: Sequence[str], column: str) -> np.ndarray[Any, Any]:
-    """What each instance contributes to a column, mean over seeds, [B] or, for charact, [B, 2]."""
+def _instance_values(folder: StudyFolder, keys: Sequence[str], column: str) -> np.ndarray[Any, Any]:
+    """The value of each instance in a column, mean over seeds, [B, 1]; for charact its Fid+ and Fid-, [B, 2]."""
     kind = column.partition(".")[0]
     names = [f"{kind}.fid_plus", f"{kind}.fid_minus"] if column.endswith("charact") else [column]
     if column == "seconds":
         return np.zeros((1, 1))
-    tables = [pq.read_table(run.folder / "values" / f"{key}.parquet", columns=names) for key in keys]
+    tables = [pq.read_table(folder.path / "values" / f"{key}.parquet", columns=names) for key in keys]
     values = [np.stack([table[name].to_numpy() for name in names], -1) for table in tables]
     each: np.ndarray[Any, Any] = np.mean(values, 0)
     known: np.ndarray[Any, Any] = each[~np.isnan(each).any(-1)]
     return known
 
 
-def interval(values: np.ndarray[Any, Any], column: str) -> tuple[float, float]:
-    """Percentile interval of a column by drawing instances again; the same draws for every method.
+def bootstrap_interval(values: np.ndarray[Any, Any], column: str) -> tuple[float, float]:
+    """Percentile interval of the mean of a column, by resampling instances.
 
-    >>> interval(np.array([[1.0], [1.0]]), "soft.pns")
+    Every method gets the same resamples, so that the intervals of two methods can be compared.
+
+    >>> bootstrap_interval(np.array([[1.0], [1.0]]), "soft.pns")
     (1.0, 1.0)
     """
     if not len(values):
         return math.nan, math.nan
-    draws = np.random.default_rng(0).integers(0, len(values), (DRAWS, len(values)))
-    means = values[draws].mean(1)  # [DRAWS, 1 or 2]
+    resamples = np.random.default_rng(0).integers(0, len(values), (RESAMPLES, len(values)))
+    means = values[resamples].mean(1)  # [RESAMPLES, 1 or 2]
     found = _charact(means[:, 0], means[:, 1]) if column.endswith("charact") else means[:, 0]
     low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
     return float(low), float(high)
 
 
 def _charact(plus: np.ndarray[Any, Any], minus: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    import torch
-
-    found: np.ndarray[Any, Any] = metrics.charact(torch.from_numpy(plus), torch.from_numpy(minus)).numpy()
+    found: np.ndarray[Any, Any] = charact(torch.from_numpy(plus), torch.from_numpy(minus)).numpy()
     return found
 
 
-def marked(lines: list[Line]) -> list[Line]:
-    """Mark the best of each column, and those whose interval reaches that of the best; only methods on all instances."""
-    groups: dict[tuple[str, str, str], list[Line]] = defaultdict(list)
-    for line in lines:
-        groups[line.dataset, line.architecture, line.column].append(line)
+def mark_best(scores: list[Score]) -> list[Score]:
+    """The scores, with ``best`` set for the best of each column and for those whose interval overlaps it.
+
+    Methods that explain only some of the instances do not compete.
+    """
+    groups: dict[tuple[str, str, str], list[Score]] = defaultdict(list)
+    for score in scores:
+        groups[score.dataset, score.architecture, score.column].append(score)
     best = set()
-    for (_, _, column), some in groups.items():
+    for (_, _, column), group in groups.items():
         if any(name in column for name in NOT_RANKED):
             continue
-        full = [line for line in some if line.instances == max(one.instances for one in some)]
+        complete = [score for score in group if score.instances == max(one.instances for one in group)]
         sign = -1 if any(name in column for name in LOWER_IS_BETTER) else 1
-        top = max(full, key=lambda line: sign * line.mean)
-        worst = top.low if sign == 1 else -top.high
-        best |= {id(line) for line in full if sign * (line.high if sign == 1 else line.low) >= worst}
-    return [replace(line, best=id(line) in best) for line in lines]
+        top = max(complete, key=lambda score: sign * score.mean)
+        bar = top.low if sign == 1 else -top.high  # the worse end of the best method's interval
+        best |= {id(score) for score in complete if sign * (score.high if sign == 1 else score.low) >= bar}
+    return [replace(score, best=id(score) in best) for score in scores]
 
 
-def cost(run: Run, name: str) -> list[dict[str, Any]]:
-    """What each method of a study took: trials, instances, wall and processor seconds, time to measure."""
-    _, trials = run.study(name)
+def cost(folder: StudyFolder, name: str) -> list[dict[str, Any]]:
+    """Number of trials and explanations of each method, and the seconds that they took."""
+    _, trials = folder.study(name)
     groups: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for key, trial in trials.items():
-        record = run.record(key)
+        record = folder.record(key)
         if record is not None and record["status"] == "done":
             groups[trial.label].append(record)
     rows = []
@@ -176,13 +180,13 @@ def cost(run: Run, name: str) -> list[dict[str, Any]]:
     return rows
 
 
-def failures(run: Run, name: str) -> list[dict[str, Any]]:
-    """Records of a study that failed."""
-    _, trials = run.study(name)
-    return [record for record in run.records(trials) if record["status"] == "failed"]
+def failures(folder: StudyFolder, name: str) -> list[dict[str, Any]]:
+    """Records of the failed trials of a study."""
+    _, trials = folder.study(name)
+    return [record for record in folder.records(trials) if record["status"] == "failed"]
 
 
-HEADS = {
+COLUMN_TITLES = {
     "fid_plus": "Fid+",
     "fid_minus": "Fid-",
     "charact": "charact",
@@ -195,24 +199,24 @@ HEADS = {
 }
 
 
-def head(column: str) -> str:
-    """How a column is called in tables.
+def column_title(column: str) -> str:
+    """Title of a column in tables.
 
-    >>> head("soft.fid_plus"), head("seconds")
+    >>> column_title("soft.fid_plus"), column_title("seconds")
     ('soft Fid+', 's each')
     """
     kind, dot, score = column.rpartition(".")
-    return f"{kind} {HEADS[score]}" if dot else HEADS[score]
+    return f"{kind} {COLUMN_TITLES[score]}" if dot else COLUMN_TITLES[score]
 
 
-def manifest(run: Run, name: str) -> dict[str, Any]:
-    """What a study was run with and what that took, as plain data."""
-    _, trials = run.study(name)
-    records = run.records(trials)
+def manifest(folder: StudyFolder, name: str) -> dict[str, Any]:
+    """How a study was run, what its trials took, and the hashes of data and weights, as plain data."""
+    _, trials = folder.study(name)
+    records = folder.records(trials)
     done = [record for record in records if record["status"] == "done"]
-    networks = {f"{t.dataset}/{t.architecture} ({t.network})": run.record(k) for k, t in trials.items()}
+    networks = {f"{t.dataset}/{t.architecture} ({t.network})": folder.record(k) for k, t in trials.items()}
     return {
-        **run.manifest(name),
+        **folder.manifest(name),
         "trials": {"all": len(trials), **{s: sum(r["status"] == s for r in records) for s in ("done", "skipped", "failed")}},
         "weights": {name: record["weights"] for name, record in networks.items() if record and "weights" in record},
         "data": {name: record["data"] for name, record in networks.items() if record and "data" in record},
@@ -221,3 +225,6 @@ def manifest(run: Run, name: str) -> dict[str, Any]:
         "wall_seconds_of_trials": round(sum(record["wall_seconds"] for record in done), 1),
         "cpu_seconds_of_trials": round(sum(record["cpu_seconds"] + record["measure_seconds"] for record in done), 1),
     }
+
+
+head = column_title  # until nseg.cli imports the new name: delete this line at the merge

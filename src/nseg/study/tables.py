@@ -1,4 +1,4 @@
-"""Lines to tables: for the terminal, Markdown, LaTeX and CSV."""
+"""Scores as tables: for the terminal, Markdown, LaTeX and CSV."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from nseg.study.summary import Line, head
+from nseg.study.summary import Score, column_title
 
 NOTES = (
-    "Shares in percent: mean over seeds, ± standard deviation between seeds, [95 % bootstrap interval over instances]; "
-    "bold: no method's interval lies beyond it (trivial methods compete, sparsity and time do not; methods that explain "
-    "only some of the instances are left out). Below it the paper's number and how far ours is from it. soft: masks as "
-    "they are; hard: the method's own hard explanation; cut: what is above 0.5 in the soft mask. Fidelity is by label; "
-    "masks weigh messages and nothing is removed. Never read charact without sparsity: the whole graph scores high."
+    "Shares in percent: mean over seeds, ± standard deviation between seeds, [95 % bootstrap interval over instances]. "
+    "Bold: the best, and every method whose interval overlaps it. Trivial methods compete; sparsity and time are not "
+    "ranked, nor are methods that explain only some of the instances. Second line: the paper's number, and our difference "
+    "to it. soft: soft masks; hard: the method's own hard explanation; cut: soft masks cut at 0.5. Fidelity is by label; "
+    "masks weight messages, no edge is deleted. Never read charact without sparsity: the whole graph scores high."
 )
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A number as it is shown."""
+    """A score as the texts of a table cell."""
 
     text: str
     spread: str = ""
@@ -36,78 +36,78 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """One dataset and architecture: a row per method."""
+    """A titled table with a row per method."""
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, tuple[Cell, ...]], ...]
 
 
-def tables(lines: Sequence[Line]) -> list[Table]:
-    """A table per dataset and architecture, methods and columns in the order of the lines."""
-    groups: dict[tuple[str, str], list[Line]] = defaultdict(list)
-    for line in lines:
-        groups[line.dataset, line.architecture].append(line)
+def tables(scores: Sequence[Score]) -> list[Table]:
+    """A table per dataset and architecture, with methods and columns in the order of the scores."""
+    groups: dict[tuple[str, str], list[Score]] = defaultdict(list)
+    for score in scores:
+        groups[score.dataset, score.architecture].append(score)
     found = []
-    for (dataset, architecture), some in groups.items():
-        columns = list(dict.fromkeys(line.column for line in lines))
-        columns = [column for column in columns if any(line.column == column for line in some)]
-        cells = {(line.label, line.column): cell(line) for line in some}
-        labels = list(dict.fromkeys(line.label for line in some))
-        full = max(line.instances for line in some)
-        few = {line.label: line.instances for line in some if line.instances < full}
+    for (dataset, architecture), group in groups.items():
+        columns = list(dict.fromkeys(score.column for score in scores))
+        columns = [column for column in columns if any(score.column == column for score in group)]
+        cells = {(score.label, score.column): cell(score) for score in group}
+        labels = list(dict.fromkeys(score.label for score in group))
+        total = max(score.instances for score in group)
+        incomplete = {score.label: score.instances for score in group if score.instances < total}
         rows = tuple(
             (
-                label + (f" ({few[label]} instances)" if label in few else ""),
+                label + (f" ({incomplete[label]} instances)" if label in incomplete else ""),
                 tuple(cells.get((label, column), Cell("")) for column in columns),
             )
             for label in labels
         )
-        seeds = max(line.seeds for line in some)
-        title = f"{dataset}, {architecture.upper()}: {full} instances, {seeds} seed{'s' if seeds > 1 else ''}"
-        found.append(Table(title, tuple(head(column) for column in columns), rows))
+        seeds = max(score.seeds for score in group)
+        title = f"{dataset}, {architecture.upper()}: {total} instances, {seeds} seed{'s' if seeds > 1 else ''}"
+        found.append(Table(title, tuple(column_title(column) for column in columns), rows))
     return found
 
 
-def across(lines: Sequence[Line], column: str) -> list[Table]:
-    """One column of all datasets beside each other, a table per architecture."""
+def tables_of_column(scores: Sequence[Score], column: str) -> list[Table]:
+    """One column of all datasets side by side, in a table per architecture."""
     found = []
-    for architecture in dict.fromkeys(line.architecture for line in lines):
-        some = [line for line in lines if line.architecture == architecture and line.column == column]
-        names = list(dict.fromkeys(line.dataset for line in some))
-        cells = {(line.label, line.dataset): cell(line) for line in some}
-        labels = list(dict.fromkeys(line.label for line in some))
+    for architecture in dict.fromkeys(score.architecture for score in scores):
+        group = [score for score in scores if score.architecture == architecture and score.column == column]
+        names = list(dict.fromkeys(score.dataset for score in group))
+        cells = {(score.label, score.dataset): cell(score) for score in group}
+        labels = list(dict.fromkeys(score.label for score in group))
         rows = tuple((label, tuple(cells.get((label, name), Cell("")) for name in names)) for label in labels)
-        found.append(Table(f"{head(column)}, {architecture.upper()}", tuple(names), rows))
+        found.append(Table(f"{column_title(column)}, {architecture.upper()}", tuple(names), rows))
     return found
 
 
-def cell(line: Line) -> Cell:
-    """A number with its spread and the paper's.
+def cell(score: Score) -> Cell:
+    """The table cell of a score: mean, spread, interval and the paper's number.
 
-    >>> cell(Line("d", "gcn", "m", "soft.pns", 99.84, 0.1, 99.0, 100.0, 5, 9, True, 99.0))
+    >>> cell(Score("d", "gcn", "m", "soft.pns", 99.84, 0.1, 99.0, 100.0, 5, 9, True, 99.0))
     Cell(text='99.8', spread='±0.1', interval='[99, 100]', paper='paper 99.0 (+0.8)', best=True)
     """
-    if line.column == "seconds":
-        return Cell(f"{line.mean:.4f}")
-    spread = "" if line.std is None else f"±{line.std:.1f}"
-    ends = (f"{end:.1f}".removesuffix(".0") for end in (line.low, line.high))
-    paper = "" if line.paper is None else f"paper {line.paper:.1f} ({line.difference:+.1f})"
-    return Cell(f"{line.mean:.1f}", spread, f"[{', '.join(ends)}]", paper, line.best)
+    if score.column == "seconds":
+        return Cell(f"{score.mean:.4f}")
+    spread = "" if score.std is None else f"±{score.std:.1f}"
+    ends = (f"{end:.1f}".removesuffix(".0") for end in (score.low, score.high))
+    paper = "" if score.paper is None else f"paper {score.paper:.1f} ({score.difference:+.1f})"
+    return Cell(f"{score.mean:.1f}", spread, f"[{', '.join(ends)}]", paper, score.best)
 
 
 def terminal(table: Table) -> RichTable:
-    """For a terminal."""
-    made = RichTable(title=table.title, show_lines=True)
-    made.add_column("method", min_width=14)
+    """A table for the terminal."""
+    shown = RichTable(title=table.title, show_lines=True)
+    shown.add_column("method", min_width=14)
     for column in table.columns:
-        made.add_column(column, no_wrap=False, justify="right")
+        shown.add_column(column, no_wrap=False, justify="right")
     for label, cells in table.rows:
-        made.add_row(label, *(_rich(one) for one in cells))
-    return made
+        shown.add_row(label, *(_rich_cell(one) for one in cells))
+    return shown
 
 
-def _rich(one: Cell) -> Text:
+def _rich_cell(one: Cell) -> Text:
     text = Text(one.text, style="bold" if one.best else "").append(f" {one.spread}" if one.spread else "", style="not bold")
     for part in filter(None, (one.interval, one.paper)):
         text.append(f"\n{part}", style="not bold dim")
@@ -115,45 +115,48 @@ def _rich(one: Cell) -> Text:
 
 
 def markdown(found: Sequence[Table]) -> str:
-    """A section per table."""
+    """Tables as Markdown, a section each."""
     parts = []
     for table in found:
         lines = [["method", *table.columns], ["---", *["--:"] * len(table.columns)]]
-        lines += [[label, *(_markdown(one) for one in cells)] for label, cells in table.rows]
+        lines += [[label, *(_markdown_cell(one) for one in cells)] for label, cells in table.rows]
         body = "\n".join("| " + " | ".join(line) + " |" for line in lines)
         parts.append(f"### {table.title}\n\n{body}\n")
     return "\n".join(parts)
 
 
-def _markdown(one: Cell) -> str:
+def _markdown_cell(one: Cell) -> str:
     text = f"**{one.text}**" if one.best else one.text
     return "<br>".join(filter(None, (" ".join(filter(None, (text, one.spread, one.interval))), one.paper)))
 
 
 def latex(found: Sequence[Table]) -> str:
-    """A booktabs table per table; needs the packages booktabs and makecell."""
+    """Tables as LaTeX, which needs the packages booktabs and makecell."""
     parts = ["% needs \\usepackage{booktabs,makecell}"]
     for table in found:
-        rows = [" & ".join(["method", *map(_escaped, table.columns)]) + r" \\ \midrule"]
-        rows += [" & ".join([_escaped(label), *(_latex(one) for one in cells)]) + r" \\" for label, cells in table.rows]
+        rows = [" & ".join(["method", *map(_escape, table.columns)]) + r" \\ \midrule"]
+        rows += [" & ".join([_escape(label), *(_latex_cell(one) for one in cells)]) + r" \\" for label, cells in table.rows]
         body = "\n".join(rows)
         parts.append(
-            "\\begin{table}\n\\caption{" + _escaped(table.title) + "}\n\\begin{tabular}{l" + "r" * len(table.columns) + "}\n"
+            "\\begin{table}\n\\caption{" + _escape(table.title) + "}\n\\begin{tabular}{l" + "r" * len(table.columns) + "}\n"
             "\\toprule\n" + body + "\n\\bottomrule\n\\end{tabular}\n\\end{table}\n"
         )
     return "\n".join(parts)
 
 
-def _latex(one: Cell) -> str:
+def _latex_cell(one: Cell) -> str:
     text = f"\\textbf{{{one.text}}}" if one.best else one.text
-    parts = [" ".join([text, _escaped(one.spread)]).strip(), *map(_escaped, filter(None, (one.interval, one.paper)))]
+    parts = [
+        " ".join([text, _escape(one.spread)]).strip(),
+        *map(_escape, filter(None, (one.interval, one.paper))),
+    ]
     return parts[0] if len(parts) == 1 else "\\makecell[r]{" + r" \\ ".join(f"{{{part}}}" for part in parts) + "}"
 
 
-def _escaped(text: str) -> str:
-    r"""Text as LaTeX shows it.
+def _escape(text: str) -> str:
+    r"""Text with LaTeX's special characters escaped.
 
-    >>> _escaped("cf_gnnexplainer, 5 %")
+    >>> _escape("cf_gnnexplainer, 5 %")
     'cf\\_gnnexplainer, 5 \\%'
     """
     for sign in "&%$#_{}":
@@ -161,14 +164,15 @@ def _escaped(text: str) -> str:
     return text.replace("±", "$\\pm$")
 
 
-def as_csv(lines: Sequence[Line]) -> str:
-    """All lines, one number each, in full."""
-    return rows_as_csv([{**asdict(line), "difference": line.difference} for line in lines], [f.name for f in fields(Line)])
+def as_csv(scores: Sequence[Score]) -> str:
+    """All scores as CSV, a row each."""
+    rows = [{**asdict(score), "difference": score.difference} for score in scores]
+    return rows_as_csv(rows, [field.name for field in fields(Score)])
 
 
-def rows_as_csv(rows: Sequence[dict[str, Any]], heads: Sequence[str] = ()) -> str:
-    """Plain rows as CSV."""
-    columns = list(dict.fromkeys([*heads, *(name for row in rows for name in row)]))
+def rows_as_csv(rows: Sequence[dict[str, Any]], first_columns: Sequence[str] = ()) -> str:
+    """Rows as CSV; ``first_columns`` come first, also if there is no row."""
+    columns = list(dict.fromkeys([*first_columns, *(name for row in rows for name in row)]))
     file = io.StringIO()
     writer = csv.DictWriter(file, columns, lineterminator="\n", restval="")
     writer.writeheader()

@@ -1,9 +1,7 @@
-"""What a trial explains: a trained network, its graphs and the paper's instances of it."""
+"""What a trial explains: a trained network, its graphs, and the instances of the paper."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
@@ -17,33 +15,43 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explanation
 from torch_geometric.nn import GCNConv
 
-from nseg import Explainer, baselines, datasets, explain_many, models
+from nseg.baselines import make as make_algorithm
+from nseg.datasets import Benchmark
+from nseg.datasets import load as load_dataset
 from nseg.datasets.tu import data_folder
 from nseg.errors import InputError
-from nseg.explainer import BatchedAlgorithm
+from nseg.explainer import BatchedAlgorithm, Explainer
+from nseg.fingerprint import digest
+from nseg.many import explain_many
+from nseg.models import manifest, pretrained
 
-_AUTHORS = {"ba-shapes": ("BA-Shapes", 300, 5), "tree-cycles": ("Tree-Cycles", 511, 6), "tree-grid": ("Tree-Grid", 511, 9)}
-"""The paper's name of a dataset, its first motif node, nodes of a motif."""
+_AUTHORS_GRAPHS = {
+    "ba-shapes": ("BA-Shapes", 300, 5),
+    "tree-cycles": ("Tree-Cycles", 511, 6),
+    "tree-grid": ("Tree-Grid", 511, 9),
+}
+"""For each dataset: the paper's name, the first motif node, the number of nodes per motif."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """A trained network and what it was trained on.
+class ExplanationTask:
+    """A trained network and its dataset.
 
     Args:
         model: the network.
         bench: graphs, instances and ground truth.
-        weights, data: their hashes.
+        weights: hash of the weights.
+        data: hash of the dataset.
     """
 
     model: nn.Module
-    bench: datasets.Benchmark
+    bench: Benchmark
     weights: str
     data: str
 
     @property
     def graphs(self) -> Any:
-        """What ``explain_many`` takes."""
+        """The ``data`` argument of ``explain_many``: one graph at node level, a list at graph level."""
         return self.bench.graphs if self.bench.level == "graph" else self.bench.graphs[0]
 
     def explainer(self, algorithm: BatchedAlgorithm, masks: str) -> Explainer:
@@ -57,48 +65,49 @@ class Task:
             model_config=self.bench.model_config,
         )
 
-    def instances(self, every: int, most: int | None = None) -> list[int]:
-        """Every n-th of the paper's instances; with ``most``, those with at most so many undirected edges within reach."""
+    def instances(self, every: int, max_edges: int | None = None) -> list[int]:
+        """Every n-th of the paper's instances.
+
+        Args:
+            every: the n.
+            max_edges: leave out instances that are reached by more undirected edges than this; no limit if None.
+        """
         index: list[int] = self.bench.instances[::every].tolist()
-        if most is None:
+        if max_edges is None:
             return index
-        found = explain_many(self.explainer(baselines.make("none"), "e"), self.graphs, index, progress=False)
-        return [int(one.output_id) for one in found if _ties(one) <= most]
+        found = explain_many(self.explainer(make_algorithm("none"), "e"), self.graphs, index, progress=False)
+        return [int(one.output_id) for one in found if _count_undirected_edges(one) <= max_edges]
 
 
-def _ties(one: Explanation) -> int:
+def _count_undirected_edges(one: Explanation) -> int:
+    """Number of undirected edges over which messages reach the explained output."""
     return int(one.edge_index[:, one.reached].sort(0).values.unique(dim=1).size(1))
 
 
 @cache
-def load(dataset: str, architecture: str, network: str) -> Task:
-    """A network of this project (``"ours"``) or of the paper's authors (``"authors"``), with its data."""
+def load_task(dataset: str, architecture: str, network: str) -> ExplanationTask:
+    """A network of this project (``"ours"``) or of the paper's authors (``"authors"``), with its dataset."""
     if network == "authors":
-        return _authors(dataset)
-    bench = datasets.load(dataset)
-    weights = models.manifest()[f"{dataset}/{architecture}"]["sha256"]
-    return Task(models.pretrained(dataset, architecture), bench, weights, fingerprint(bench))
+        return _load_authors_task(dataset)
+    bench = load_dataset(dataset)
+    weights = manifest()[f"{dataset}/{architecture}"]["sha256"]
+    return ExplanationTask(pretrained(dataset, architecture), bench, weights, hash_dataset(bench))
 
 
-def fingerprint(bench: datasets.Benchmark) -> str:
+def hash_dataset(bench: Benchmark) -> str:
     """Hash of graphs, classes, ground truth and instances."""
-    parts = (graph[key] for graph in bench.graphs for key in sorted(graph.keys()))
-    return _hash([*parts, bench.instances])
-
-
-def _hash(tensors: Iterable[Any]) -> str:
-    digest = hashlib.sha256()
-    for one in tensors:
-        if isinstance(one, Tensor):
-            digest.update(f"{one.dtype}{tuple(one.shape)}".encode() + one.contiguous().numpy().tobytes())
-    return digest.hexdigest()
+    return digest([bench.graphs, bench.instances])
 
 
 # --- the authors' own networks -----------------------------------------------------------------------------------------
 
 
 class AuthorsGCN(nn.Module):
-    """The network of the paper: three GCN layers without self-loops, one linear layer."""
+    """The paper's network: three GCN layers without self-loops and a linear head.
+
+    Args:
+        file: the authors' checkpoint, an open ``.npz`` file.
+    """
 
     def __init__(self, file: Any) -> None:
         super().__init__()
@@ -111,27 +120,27 @@ class AuthorsGCN(nn.Module):
         self.load_state_dict({name: torch.tensor(np.ascontiguousarray(value)) for name, value in state.items()})
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        """Class scores of all nodes."""
+        """Class scores of all nodes, [N, C]."""
         for conv in self.convs:
             x = conv(x, edge_index).relu()
         scores: Tensor = self.classify(x)
         return scores
 
 
-def _authors(dataset: str) -> Task:
-    name, first, block = _AUTHORS[dataset]
+def _load_authors_task(dataset: str) -> ExplanationTask:
+    name, first, motif_size = _AUTHORS_GRAPHS[dataset]
     path = (data_folder() or Path()) / "authors" / f"GCN_{name}.npz"
     if data_folder() is None or not path.is_file():
         raise InputError(
-            f"The authors' networks must lie below the folder that NSEG_DATA names, as authors/GCN_{name}.npz (it is not "
-            f'there). Set NSEG_DATA, or use this project\'s networks: networks = "ours", or --networks ours.'
+            f'networks = "authors" needs the file authors/GCN_{name}.npz in the folder NSEG_DATA (got NSEG_DATA='
+            f'{data_folder()}). Set NSEG_DATA, or use this project\'s networks: networks = "ours", or --networks ours.'
         )
     file = np.load(path, allow_pickle=False)
     data = Data(**{key: torch.tensor(file[key]) for key in ("x", "edge_index", "y")})
     nodes = torch.arange(int(data.num_nodes))
-    data.motif = torch.where(nodes < first, -1, (nodes - first) // block)
-    ours = datasets.load(dataset)  # the same task on another graph
-    bench = datasets.Benchmark(
+    data.motif = torch.where(nodes < first, -1, (nodes - first) // motif_size)
+    ours = load_dataset(dataset)  # another graph of the same kind: classes and K are equal
+    bench = Benchmark(
         dataset,
         "node",
         [data],
@@ -142,4 +151,4 @@ def _authors(dataset: str) -> Task:
         ours.class_names,
     )
     model = AuthorsGCN(file).eval()
-    return Task(model, bench, _hash(model.state_dict().values()), fingerprint(bench))
+    return ExplanationTask(model, bench, digest(dict(model.state_dict())), hash_dataset(bench))

@@ -1,9 +1,7 @@
-"""One trial: explain, keep the explanations, measure, and give a record that is plain data."""
+"""One trial: explain, encode the explanations, measure them, and return a record of plain data."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 import traceback
@@ -21,72 +19,91 @@ import torch_geometric
 from torch import Tensor
 from torch_geometric.explain import Explanation
 
-import nseg
-from nseg import Explainer, baselines, explain_many, metrics, store
+from nseg.baselines import find as find_method
+from nseg.baselines import make as make_method
 from nseg.errors import InputError
-from nseg.explainer import BatchedAlgorithm
+from nseg.explainer import BatchedAlgorithm, Explainer
+from nseg.fingerprint import digest, of_file
+from nseg.many import explain_many
+from nseg.metrics import Judge, accuracy, charact
+from nseg.store import attach, decode, encode
 from nseg.study.plan import Trial
-from nseg.study.task import Task, load
+from nseg.study.task import ExplanationTask, load_task
 
 Record = dict[str, Any]
-KINDS: dict[str, Any] = {"soft": "soft", "hard": "hard", "cut": 0.5}
-"""Masks that fidelity is measured on: as they are, the method's own hard ones, what is above 0.5 in the soft ones."""
+MASK_KINDS: dict[str, Any] = {"soft": "soft", "hard": "hard", "cut": 0.5}
+"""Masks whose fidelity is measured: the soft masks, the method's own hard masks, the soft masks cut at 0.5."""
 
-_NOT_ENGINE = ("study", "report", "reports", "plot", "metrics", "backends", "cli.py", "store.py", "__init__.py")
-"""What does not change an explanation."""
+PACKAGE = Path(__file__).parents[1]
+ROOMS_WITHOUT_EFFECT = (
+    "study", "reports", "plot", "metrics",  # use finished explanations
+    "backends", "storage", "store", "cli",  # run, store or start the search, but do not take part in it
+    "datasets",  # the graphs themselves are part of a trial's key
+    "version", "__init__",
+)  # fmt: skip
+"""Rooms (packages or modules of nseg) that cannot change an explanation.
+
+All others count as code that determines explanations: graphs, model, search, explain, baselines, runs (how instances are
+batched), models (the weights are part of the key, the layers are not) and errors. A new room counts until it is listed
+here, so that forgetting it costs time, not correctness.
+"""
 
 
 @cache
-def code(what: str) -> str:
-    """Hash of the source that determines ``explanations``, or ``measures`` of them."""
-    root = Path(nseg.__file__).parent
-    if what == "measures":
-        files = [*sorted((root / "metrics").rglob("*.py")), Path(__file__)]
+def hash_source(purpose: str) -> str:
+    """Hash of the source files that determine ``"explanations"`` or ``"measures"``.
+
+    Measures also depend on the model and search rooms. These are part of the hash for explanations, so a change there gives
+    a trial another key, and the trial is explained and measured again in any case.
+    """
+    sources = sorted(PACKAGE.rglob("*.py"))
+    rooms = {path: Path(path.relative_to(PACKAGE).parts[0]).stem for path in sources}  # cli.py and cli/x.py are both "cli"
+    if purpose == "measures":
+        chosen = [path for path in sources if rooms[path] == "metrics" or path == Path(__file__)]
     else:
-        files = [path for path in sorted(root.rglob("*.py")) if path.relative_to(root).parts[0] not in _NOT_ENGINE]
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.relative_to(root)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
+        chosen = [path for path in sources if rooms[path] not in ROOMS_WITHOUT_EFFECT]
+    return digest({path.relative_to(PACKAGE).as_posix(): of_file(path) for path in chosen})
 
 
-def algorithm(trial: Trial) -> BatchedAlgorithm:
-    """The method of a trial, with all its settings."""
+def make_algorithm(trial: Trial) -> BatchedAlgorithm:
+    """The method of a trial with all its settings."""
     preset = trial.dataset if trial.preset == "paper" else None
     joint = {"masks": trial.masks} if trial.method == "nseg" and preset else {}
     settings = {name: tuple(v) if isinstance(v, list) else v for name, v in trial.settings.items()}
     try:
-        return baselines.make(trial.method, preset, **joint, **settings, seed=trial.seed)
+        return make_method(trial.method, preset, **joint, **settings, seed=trial.seed)
     except TypeError as error:
-        known = ", ".join(baselines.find(trial.method).Settings.__dataclass_fields__)
-        raise InputError(f"{trial.method} has the settings {known} (got {', '.join(settings)}). Check them.") from error
+        known = ", ".join(find_method(trial.method).Settings.__dataclass_fields__)
+        raise InputError(
+            f"{trial.method} has the settings {known} (got {', '.join(settings)}). Check the spelling."
+        ) from error
 
 
-def key(trial: Trial) -> str:
+def trial_key(trial: Trial) -> str:
     """Hash of everything that determines the explanations of a trial."""
-    task = load(trial.dataset, trial.architecture, trial.network)
+    task = load_task(trial.dataset, trial.architecture, trial.network)
     facts = {
         "method": trial.method,
         "masks": trial.masks,
-        "settings": algorithm(trial).settings.as_plain_data(),
+        "settings": make_algorithm(trial).settings.as_plain_data(),
         "every": trial.every,
         "weights": task.weights,
         "data": task.data,
-        "code": code("explanations"),
+        "code": hash_source("explanations"),
         "versions": [torch.__version__, torch_geometric.__version__],
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    return digest(facts)[:32]
 
 
-class Job(NamedTuple):
-    """A trial to be done.
+class TrialJob(NamedTuple):
+    """A trial to run, as it is sent to a worker.
 
     Attributes:
-        trial: what to do.
+        trial: the trial.
         key: its key.
-        measures: what its record must hold.
-        record: what there is of it so far.
-        explanations: what an earlier run has explained, as the content of a Parquet file.
+        measures: the measures that its record must have.
+        record: the record of an earlier run, if its explanations are stored.
+        explanations: these explanations, as the content of a Parquet file.
     """
 
     trial: Trial
@@ -96,117 +113,128 @@ class Job(NamedTuple):
     explanations: bytes | None = None
 
 
-class Outcome(NamedTuple):
-    """The record of a trial, and the contents of the files that belong to it; None where nothing is to be written."""
+class TrialResult(NamedTuple):
+    """The record of a trial and the content of its files.
+
+    Attributes:
+        record: plain data.
+        explanations: Parquet file of the explanations; None if nothing was explained.
+        values: Parquet file of the scores of each instance; None if nothing was measured.
+    """
 
     record: Record
     explanations: bytes | None = None
     values: bytes | None = None
 
 
-def execute(job: Job | None) -> Outcome | None:
-    """Do a trial, or measure again what an earlier run has explained; a failure is a record with its traceback."""
-    if job is None:  # another process is at it
+def run_trial(job: TrialJob | None) -> TrialResult | None:
+    """Explain and measure, or only measure if the explanations are stored.
+
+    An exception becomes a record with its traceback. A job of None, which stands for a trial that another process has
+    locked, returns None.
+    """
+    if job is None:
         return None
-    began = {"key": job.key, "trial": asdict(job.trial), "started": _now()}
-    record, content, values = job.record, None, None
+    header = {"key": job.key, "trial": asdict(job.trial), "started": _now()}
+    record, explanations, values = job.record, None, None
     try:
         if record is None or record["status"] != "done":
-            facts, content = _explained(job.trial)
-            record = {**began, **facts}
+            facts, explanations = _explain(job.trial)
+            record = {**header, **facts}
         if record["status"] == "done":
-            stored = content or job.explanations
+            stored = explanations or job.explanations
             assert stored is not None
-            facts, values = _measured(job.trial, record, stored, job.measures)
+            facts, values = _measure(job.trial, record, stored, job.measures)
             record |= facts
-        return Outcome({**record, "finished": _now()}, content, values)
-    except Exception:  # whatever it is, the other trials go on
-        return Outcome({**began, "status": "failed", "traceback": traceback.format_exc(), "finished": _now()})
+        return TrialResult({**record, "finished": _now()}, explanations, values)
+    except Exception:  # a failed trial must not stop the others
+        return TrialResult({**header, "status": "failed", "traceback": traceback.format_exc(), "finished": _now()})
 
 
-def _explained(trial: Trial) -> tuple[Record, bytes | None]:
-    """Explain; the record so far, and the explanations."""
-    task, made = load(trial.dataset, trial.architecture, trial.network), algorithm(trial)
-    index = task.instances(trial.every, getattr(made.settings, "most", None))
+def _explain(trial: Trial) -> tuple[Record, bytes | None]:
+    """Explain the instances of a trial; returns fields of the record, and the encoded explanations."""
+    task, algorithm = load_task(trial.dataset, trial.architecture, trial.network), make_algorithm(trial)
+    index = task.instances(trial.every, getattr(algorithm.settings, "most", None))
     facts = {
-        "settings": made.settings.as_plain_data(),
+        "settings": algorithm.settings.as_plain_data(),
         "weights": task.weights,
         "data": task.data,
-        "code": code("explanations"),
+        "code": hash_source("explanations"),
         "instances": len(index),
     }
     if not index:
         return {**facts, "status": "skipped", "reason": "no instance is small enough for this method"}, None
-    explain = task.explainer(made, trial.masks)
+    explainer = task.explainer(algorithm, trial.masks)
     wall, cpu = time.perf_counter(), time.process_time()
-    if hasattr(made, "fit"):
-        made.fit(explain, task.graphs, index, progress=False)
+    if hasattr(algorithm, "fit"):
+        algorithm.fit(explainer, task.graphs, index, progress=False)
     fitted = time.perf_counter()
-    found = explain_many(explain, task.graphs, index, progress=False)
+    found = explain_many(explainer, task.graphs, index, progress=False)
     facts |= {
         "fit_seconds": fitted - wall,
         "wall_seconds": time.perf_counter() - wall,
         "cpu_seconds": time.process_time() - cpu,
     }
-    return {**facts, "status": "done"}, store.encode(found)
+    return {**facts, "status": "done"}, encode(found)
 
 
 # --- measures ----------------------------------------------------------------------------------------------------------
 
 
-def _measured(trial: Trial, record: Record, stored: bytes, measures: tuple[str, ...]) -> tuple[Record, bytes]:
-    """Measure stored explanations: means for the record, and the values of each instance as Parquet."""
-    began, task = time.process_time(), load(trial.dataset, trial.architecture, trial.network)
-    explain = task.explainer(algorithm(trial), trial.masks)
-    found = [store.attach(one, task.graphs) for one in store.decode(stored)]
-    values, curves = values_of(task, explain, found, trial.masks), {}
+def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, ...]) -> tuple[Record, bytes]:
+    """Measure stored explanations; returns fields of the record, and the scores of each instance as Parquet."""
+    start, task = time.process_time(), load_task(trial.dataset, trial.architecture, trial.network)
+    explainer = task.explainer(make_algorithm(trial), trial.masks)
+    found = [attach(one, task.graphs) for one in decode(stored)]
+    scores, curves = instance_scores(task, explainer, found, trial.masks), {}
     if "thresholds" in measures:
-        curve = metrics.Judge(explain, task.graphs, found).thresholds()
+        curve = Judge(explainer, task.graphs, found).thresholds()
         curves["thresholds"] = {
             k: [float(v) for v in getattr(curve, k)] for k in ("at", "fid_plus", "fid_minus", "charact", "sparsity")
         }
-    table = pa.table({"output_id": [int(one.output_id) for one in found], **{k: v.numpy() for k, v in values.items()}})
+    table = pa.table({"output_id": [int(one.output_id) for one in found], **{k: v.numpy() for k, v in scores.items()}})
     content = BytesIO()
     pq.write_table(table, content)
     facts = {
-        "means": means(values) | {"seconds": record["wall_seconds"] / len(found)},
+        "means": mean_scores(scores) | {"seconds": record["wall_seconds"] / len(found)},
         "curves": curves,
         "measures": sorted(measures),
-        "measured_by": code("measures"),
-        "measure_seconds": time.process_time() - began,
+        "measured_by": hash_source("measures"),
+        "measure_seconds": time.process_time() - start,
     }
     return facts, content.getvalue()
 
 
-def values_of(task: Task, explain: Explainer, found: list[Explanation], masks: str) -> dict[str, Tensor]:
-    """What each instance contributes to each metric, [B] each."""
-    judge = metrics.Judge(explain, task.graphs, found)
-    values: dict[str, Tensor] = {}
-    for kind, which in KINDS.items():
-        each = judge.outcomes(which)
-        values |= {
+def instance_scores(task: ExplanationTask, explainer: Explainer, found: list[Explanation], masks: str) -> dict[str, Tensor]:
+    """The scores of each instance, by column, [B] each."""
+    judge = Judge(explainer, task.graphs, found)
+    scores: dict[str, Tensor] = {}
+    for kind, cut in MASK_KINDS.items():
+        each = judge.outcomes(cut)
+        scores |= {
             f"{kind}.fid_plus": each.changed_without,
             f"{kind}.fid_minus": each.changed_with,
             f"{kind}.sparsity": each.sparsity,
             f"{kind}.pns": each.pns,
         }
-    values["kept"] = torch.tensor([float(_kept(one).sum()) for one in found])
-    truth = metrics.accuracy(task.bench, found, "node" if masks == "f" else "edge")
-    values |= {"recall_at_k": truth.recall_at_k, "roc_auc": truth.roc_auc}
-    return {name: value.double() for name, value in values.items()}
+    scores["kept"] = torch.tensor([float(_hard_mask(one).sum()) for one in found])
+    truth = accuracy(task.bench, found, "node" if masks == "f" else "edge")
+    scores |= {"recall_at_k": truth.recall_at_k, "roc_auc": truth.roc_auc}
+    return {name: value.double() for name, value in scores.items()}
 
 
-def _kept(one: Explanation) -> Tensor:
-    found: Tensor = one.hard_node_mask if one.get("hard_edge_mask") is None else one.hard_edge_mask
-    return found
+def _hard_mask(one: Explanation) -> Tensor:
+    """The hard edge mask, or the hard node mask if only nodes are explained."""
+    mask: Tensor = one.hard_node_mask if one.get("hard_edge_mask") is None else one.hard_edge_mask
+    return mask
 
 
-def means(values: dict[str, Tensor]) -> dict[str, float | None]:
-    """The metrics of all instances; None where no instance has a value."""
-    found = {name: float(value.nanmean()) for name, value in values.items()}
-    for kind in KINDS:
+def mean_scores(scores: dict[str, Tensor]) -> dict[str, float | None]:
+    """The mean of each column, and charact of the mean fidelities; None where no instance has a score."""
+    found = {name: float(value.nanmean()) for name, value in scores.items()}
+    for kind in MASK_KINDS:
         plus, minus = (torch.tensor(found[f"{kind}.{sign}"]) for sign in ("fid_plus", "fid_minus"))
-        found[f"{kind}.charact"] = float(metrics.charact(plus, minus))
+        found[f"{kind}.charact"] = float(charact(plus, minus))
     return {name: None if math.isnan(value) else value for name, value in found.items()}
 
 

@@ -1,34 +1,40 @@
-"""What a study leaves behind to read: tables, figures with their numbers, costs and a manifest."""
+"""The report of a study: tables, figures with their numbers, costs and a manifest."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from nseg import store
+from nseg.store import prepared, replace_file, write_json
 from nseg.study import figures, summary, tables
-from nseg.study.runs import Run
+from nseg.study.runs import StudyFolder
 
 
-def write_report(run: Run, name: str, folder: str | Path) -> list[str]:
-    """Write a study's tables (Markdown, CSV, LaTeX), figure, costs and manifest; returns the names of the files."""
-    root, lines, (study, _) = store.prepared(folder), summary.summary(run, name), run.study(name)
-    shown, cost = tables.tables(lines), summary.cost(run, name)
-    facts = summary.manifest(run, name)
+def write_report(folder: StudyFolder, name: str, out: str | Path) -> list[str]:
+    """Write the tables, figure, costs and manifest of a study, and return the file names.
+
+    Args:
+        folder: the run folder of the study.
+        name: name of the study.
+        out: folder to write into.
+    """
+    root, scores, (study, _) = prepared(out), summary.summary(folder, name), folder.study(name)
+    shown, cost = tables.tables(scores), summary.cost(folder, name)
+    facts = summary.manifest(folder, name)
     page = f"# {study.title}\n\nMade by `{facts['command']}`, then `nseg report`. {tables.NOTES}\n\n"
-    page += tables.markdown([*(one for c in study.columns for one in tables.across(lines, c)), *shown])
+    page += tables.markdown([*(one for c in study.columns for one in tables.tables_of_column(scores, c)), *shown])
     texts = {
         f"{name}.md": page,
-        f"{name}.csv": tables.as_csv(lines),
+        f"{name}.csv": tables.as_csv(scores),
         f"{name}.tex": tables.latex(shown),
         f"{name}-cost.csv": tables.rows_as_csv(cost),
     }
     drawn: list[str] = []
-    if study.figure and lines:
-        numbers, draw = figures.FIGURES[study.figure]
-        rows = numbers(run, name)
+    if study.figure and scores:
+        make_rows, draw = figures.FIGURES[study.figure]
+        rows = make_rows(folder, name)
         texts[f"{name}-figure.csv"] = tables.rows_as_csv(rows)
-        drawn = list(figures.save(draw(rows), f"{name}-figure", root))
+        drawn = list(figures.save_figure(draw(rows), f"{name}-figure", root))
     for file, text in texts.items():
-        store.replace_file(root / file, lambda path, text=text: path.write_text(text))  # type: ignore[misc]
-    store.write_json(root / f"{name}-manifest.json", facts)
+        replace_file(root / file, lambda path, text=text: path.write_text(text))  # type: ignore[misc]
+    write_json(root / f"{name}-manifest.json", facts)
     return [*texts, *drawn, f"{name}-manifest.json"]
