@@ -1,4 +1,4 @@
-"""Back ends by name."""
+"""Backends by name; imports without torch."""
 
 from __future__ import annotations
 
@@ -7,37 +7,44 @@ from contextlib import contextmanager
 
 from nseg.backends.base import Backend, checked_workers
 from nseg.backends.local import Local
-from nseg.backends.processes import Processes
-from nseg.backends.ray import Ray
 from nseg.errors import InputError
 
 NAMES = ("local", "processes", "ray")
 
 
+def check_name(name: str) -> None:
+    """Raise unless a backend of that name exists."""
+    if name not in NAMES:
+        raise InputError(f"There is no backend of that name (got {name!r}). Known: {', '.join(NAMES)}.")
+
+
 def make(name: str, workers: int | None = None, address: str | None = None) -> Backend:
-    """A back end by name.
+    """Make a backend by name.
 
     Args:
         name: ``"local"``, ``"processes"`` or ``"ray"``.
-        workers: how many; as many as there are cores by default.
+        workers: how many; one per core by default.
         address: of a Ray cluster.
     """
+    check_name(name)
     if name == "ray":
+        from nseg.backends.ray import Ray
+
         return Ray(address, workers)
     if address is not None:
-        raise InputError(f"An address belongs to the back end 'ray' (got one with {name!r}). Leave it out.")
+        raise InputError(f"address belongs to the backend 'ray' (got one with {name!r}). Leave it out.")
     if name == "processes":
+        from nseg.backends.processes import Processes
+
         return Processes(workers)
-    if name != "local":
-        raise InputError(f"There is no back end of that name (got {name!r}). Known: {', '.join(NAMES)}.")
     if checked_workers(workers) not in (None, 1):
-        raise InputError(f"The back end 'local' has one worker (got workers={workers}). Try 'processes'.")
+        raise InputError(f"The backend 'local' has one worker (got workers={workers}). Try 'processes'.")
     return Local()
 
 
 @contextmanager
 def hired(backend: str | Backend, workers: int | None) -> Iterator[Backend]:
-    """A back end that is closed in the end if it was only named, and stays the caller's if it was given."""
+    """Make a backend from its name and close it afterwards; one that is passed in stays open."""
     if isinstance(backend, Backend):
         yield backend
     else:

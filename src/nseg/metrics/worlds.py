@@ -472,7 +472,6 @@ class Judge:
 # --- stability -----------------------------------------------------------------------------------------------------------
 
 
-@scores.metric("Jaccard index", "higher")
 def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
     """Mean Jaccard index of the hard edge masks over pairs of runs, of each instance, [B]; higher is steadier.
 
@@ -496,7 +495,6 @@ def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
     return torch.tensor(values)
 
 
-@scores.metric("Jaccard index", "higher")
 def perturbed_stability(
     explainer: Explainer, data: Data, index: Any, noise: float = 0.01, times: int = 3, seed: int = 0
 ) -> Tensor:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load as load_safetensors
@@ -14,16 +11,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nseg.errors import InputError
-from nseg.models.nets import ARCHITECTURES, GCN, GIN, build
-
-FOLDER = Path(__file__).parent / "pretrained"
-
-
-@cache
-def manifest() -> dict[str, Any]:
-    """How each network was trained, by ``"dataset/architecture"``: seed, settings, split, accuracy, versions, hash."""
-    entries: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text())
-    return entries
+from nseg.models.catalogue import FOLDER, manifest
+from nseg.models.nets import GCN, GIN, build
 
 
 def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN:
@@ -71,4 +60,4 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     return state
 
 
-__all__ = ["ARCHITECTURES", "manifest", "pretrained", "read_weights", "write_weights"]
+__all__ = ["FOLDER", "pretrained", "read_weights", "write_weights"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nseg import baselines, datasets, models
+from nseg.baselines.catalogue import check_name as check_method
 from nseg.errors import InputError
 
 if sys.version_info >= (3, 11):
@@ -51,7 +52,7 @@ class Method:
     seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        baselines.find(self.name)
+        check_method(self.name)
         _one_of(f"masks of {self.name}", self.masks, ("e", "f", "ef"))
         _one_of(f"preset of {self.name}", self.preset, ("default", "paper"))
 
@@ -108,7 +109,7 @@ class Study:
 
     def __post_init__(self) -> None:
         _several("datasets", self.datasets, datasets.NAMES)
-        _several("architectures", self.architectures, tuple(models.ARCHITECTURES))
+        _several("architectures", self.architectures, models.ARCHITECTURES)
         _several("measures", self.measures, MEASURES)
         _several("columns", self.columns, COLUMNS)
         _one_of("networks", self.networks, ("ours", "authors"))
