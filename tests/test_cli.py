@@ -27,7 +27,8 @@ from nseg import (
     models,
     store,
 )
-from nseg.cli import READING, app
+from nseg.cli import app
+from nseg.cli.demo import READING
 
 USERS_MODEL = """
 import torch
@@ -146,7 +147,7 @@ def test_a_rival_is_what_it_is_in_python_also_with_the_papers_settings(tmp_path:
 def test_a_method_that_cannot_is_refused() -> None:
     for words, error, message in (
         (("--method", "gnn"), SettingsError, "There is no method of that name"),
-        (("--method", "saliency", "--paper"), InputError, "The paper has no settings for saliency"),
+        (("--method", "saliency", "--paper"), InputError, "the paper has settings for \\(got saliency\\)"),
         (("--method", "saliency", "--objective", "ps"), InputError, "--objective belongs to nseg"),
         (("--method", "cf_gnnexplainer", "--masks", "ef"), UnsupportedError, "node_mask_type=None"),
     ):
@@ -167,12 +168,12 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
     (tmp_path / "bad.pt").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
     for words, message in (
         (("explain", "--model", mine), "needs --data"),
-        (("explain",), "Say what to explain"),
+        (("explain",), "Name what to explain"),
         (("explain", "--model", f"{tmp_path}/none.py:build", *where), "with a file that exists"),
         (("explain", "--model", mine[:-5] + "make", *where), "must define make"),
         (("explain", "--model", mine, "--data", str(tmp_path / "bad.pt")), "must hold a PyG Data"),
         (("explain", "--model", mine, *where, "--index", "a"), "must look like"),
-        (("explain", "--model", mine, *where, "--masks", "x"), "masks must be"),
+        (("explain", "--model", mine, *where, "--masks", "x"), "--masks must be"),
     ):
         with pytest.raises(InputError, match=message):
             call(*words)

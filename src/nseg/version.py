@@ -1,3 +1,3 @@
-"""Version of the package."""
+"""The version of the package."""
 
 __version__ = "0.1.0"

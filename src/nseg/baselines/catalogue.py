@@ -1,23 +1,25 @@
-"""Every method by name: where strings become explainers."""
+"""Every method by name, and explainers made from names; imports without torch."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nseg.errors import SettingsError
-from nseg.explain.algorithm import BatchedAlgorithm
+
+if TYPE_CHECKING:
+    from nseg.explain.algorithm import BatchedAlgorithm
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A method.
+    """A method, without importing it.
 
     Args:
-        module: where it is, below ``nseg``; imported when it is asked for.
-        name: of its class.
-        idea: what it does, in a line.
+        module: its module, below ``nseg``.
+        name: name of its class.
+        idea: what it does, in one line.
         seeded: whether its explanations depend on the seed.
     """
 
@@ -27,36 +29,40 @@ class Entry:
     seeded: bool = False
 
     def load(self) -> type[BatchedAlgorithm]:
-        """Its class."""
+        """Import the module and return the class."""
         found: type[BatchedAlgorithm] = getattr(import_module(f"nseg.{self.module}"), self.name)
         return found
 
 
 CATALOGUE = {
     "nseg": Entry(
-        "explainer", "NSEG", "what is both necessary and sufficient: climbs a lower bound of the PNS", seeded=True
+        "explainer", "NSEG", "what is both necessary and sufficient: maximises a lower bound of the PNS", seeded=True
     ),
     "random": Entry("baselines.trivial", "Random", "random scores; the hard mask keeps a random half", seeded=True),
     "all": Entry("baselines.trivial", "All", "everything"),
     "none": Entry("baselines.trivial", "Nothing", "nothing"),
-    "guided_bp": Entry("baselines.gradients", "GuidedBackprop", "gradient along paths that only speak for the class"),
-    "saliency": Entry("baselines.gradients", "Saliency", "size of the gradient of the class score"),
+    "guided_bp": Entry("baselines.gradients", "GuidedBackprop", "gradient through paths that only raise the class score"),
+    "saliency": Entry("baselines.gradients", "Saliency", "absolute gradient of the class score"),
     "integrated_gradients": Entry(
-        "baselines.gradients", "IntegratedGradients", "what each element adds on the way from nothing to everything"
+        "baselines.gradients", "IntegratedGradients", "mean gradient along a path from the empty to the full mask"
     ),
-    "grad_cam": Entry("baselines.gradients", "GradCAM", "nodes whose hidden features point to where the score rises"),
-    "occlusion": Entry("baselines.occlusion", "Occlusion", "how far p falls when an element alone is taken away"),
-    "pagerank": Entry("baselines.trivial", "PageRank", "what a walk back along the messages meets; ignores the model"),
+    "grad_cam": Entry(
+        "baselines.gradients", "GradCAM", "hidden features of each node times the gradient of the class score"
+    ),
+    "occlusion": Entry("baselines.occlusion", "Occlusion", "drop of p when one element is left out"),
+    "pagerank": Entry(
+        "baselines.trivial", "PageRank", "PageRank from the target back along the messages; ignores the model"
+    ),
     "gnnexplainer": Entry(
         "baselines.gnnexplainer", "GNNExplainer", "the mask that keeps the prediction (sufficiency)", seeded=True
     ),
     "pgexplainer": Entry(
-        "baselines.pgexplainer", "PGExplainer", "a network, fitted once, that reads masks off embeddings", seeded=True
+        "baselines.pgexplainer", "PGExplainer", "a network, trained once, that predicts masks from embeddings", seeded=True
     ),
     "pgm_explainer": Entry(
         "baselines.pgm_explainer",
         "PGMExplainer",
-        "nodes whose random perturbation goes with a change of the prediction",
+        "nodes whose random perturbation depends statistically on a change of the prediction",
         seeded=True,
     ),
     "cf_gnnexplainer": Entry(
@@ -66,27 +72,32 @@ CATALOGUE = {
         seeded=True,
     ),
     "cf2": Entry(
-        "baselines.cf2", "CF2", "the smallest mask that is strong both factually and counterfactually", seeded=True
+        "baselines.cf2", "CF2", "a small mask that keeps the class, and without which the class changes", seeded=True
     ),
-    "exhaustive": Entry("baselines.exhaustive", "Exhaustive", "the best of all subsets, where these can be counted"),
+    "exhaustive": Entry("baselines.exhaustive", "Exhaustive", "the best of all subsets, for small instances"),
 }
 """All methods, NSEG first."""
 
 
-def find(name: str) -> type[BatchedAlgorithm]:
-    """The class of a method."""
+def check_name(name: str) -> None:
+    """Raise unless a method of that name exists; does not import it."""
     if name not in CATALOGUE:
         raise SettingsError(f"There is no method of that name (got {name!r}). Known: {', '.join(CATALOGUE)}.")
+
+
+def find(name: str) -> type[BatchedAlgorithm]:
+    """Return the class of a method."""
+    check_name(name)
     return CATALOGUE[name].load()
 
 
 def make(name: str, dataset: str | None = None, **settings: Any) -> BatchedAlgorithm:
-    """An explainer by name.
+    """Make an explainer by name.
 
     Args:
         name: one of :data:`CATALOGUE`.
         dataset: take the paper's settings for this dataset, if the paper has any for the method.
-        **settings: of the method; they go before the paper's.
+        **settings: of the method; they override the paper's.
 
     >>> make("integrated_gradients", steps=50)
     IntegratedGradients(steps=50)

@@ -2,11 +2,27 @@
 
 Here: what a dataset is (``base``), generated graphs (``synthetic``), molecules and images (``tu``), and datasets by name
 (``catalogue``).
+Names are imported on first use; ``names`` imports no torch.
 Import from here: ``load``, ``NAMES``, ``Benchmark``, ``Truth``.
 May import: ``nseg.errors``. Datasets know nothing about models or explanations.
 """
 
-from nseg.datasets.base import Benchmark, Truth
-from nseg.datasets.catalogue import NAMES, load
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from nseg.datasets.base import Benchmark, Truth
+    from nseg.datasets.catalogue import load
+    from nseg.datasets.names import NAMES
+else:
+    from nseg.lazy import lazy_names
+
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "nseg.datasets.base": ["Benchmark", "Truth"],
+            "nseg.datasets.catalogue": ["load"],
+            "nseg.datasets.names": ["NAMES"],
+        },
+    )
 
 __all__ = ["NAMES", "Benchmark", "Truth", "load"]

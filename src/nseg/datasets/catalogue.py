@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from nseg.datasets.base import Benchmark
+from nseg.datasets.names import check_name
 from nseg.datasets.synthetic import ba_2motif, ba_2motif_public, ba_shapes, tree_cycles, tree_grid
 from nseg.datasets.tu import data_folder, msrc_21, mutagenicity
 from nseg.errors import InputError
@@ -18,7 +19,6 @@ _GENERATED: dict[str, Callable[[int], Benchmark]] = {
     "ba-2motif": ba_2motif,
 }
 _FROM_FILES: dict[str, Callable[[Path | None], Benchmark]] = {"mutagenicity": mutagenicity, "msrc-21": msrc_21}
-NAMES = (*_GENERATED, *_FROM_FILES)
 
 
 @cache
@@ -32,8 +32,7 @@ def load(name: str, seed: int = 0, public: bool = False, root: Path | None = Non
             graphs.
         root: cache folder for downloaded files; NSEG_CACHE or ~/.cache/nseg by default.
     """
-    if name not in NAMES:
-        raise InputError(f"There is no dataset of that name (got {name!r}). Known: {', '.join(NAMES)}.")
+    check_name(name)
     if public:
         folder = data_folder()
         if name != "ba-2motif" or folder is None or not (folder / "BA-2motifs.npz").exists():

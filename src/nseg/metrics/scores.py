@@ -2,31 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
-
 import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.utils import to_scipy_sparse_matrix
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def metric(unit: str, better: str | None) -> Callable[[F], F]:
-    """Say in which unit a metric is and which way is better."""
-
-    def mark(function: F) -> F:
-        vars(function).update(unit=unit, better=better)
-        return function
-
-    return mark
-
-
 # --- necessity and sufficiency, by label and by probability ------------------------------------------------------------
 
 
-@metric("share of instances", "higher")
 def fid_plus(label: Tensor, complement: Tensor) -> Tensor:
     r"""Share of instances whose class changes without the explanation, :math:`1 - \frac1B \sum 1[\hat y^{1-M} = \hat y]`.
 
@@ -36,7 +19,6 @@ def fid_plus(label: Tensor, complement: Tensor) -> Tensor:
     return (label != complement).float().mean()
 
 
-@metric("share of instances", "lower")
 def fid_minus(label: Tensor, factual: Tensor) -> Tensor:
     r"""Share of instances whose class changes with the explanation alone, :math:`1 - \frac1B \sum 1[\hat y^{M} = \hat y]`.
 
@@ -46,7 +28,6 @@ def fid_minus(label: Tensor, factual: Tensor) -> Tensor:
     return (label != factual).float().mean()
 
 
-@metric("share", "higher")
 def charact(plus: Tensor, minus: Tensor) -> Tensor:
     r"""Harmonic mean of Fid+ and 1 - Fid-, :math:`\frac{2 f_+ (1 - f_-)}{f_+ + 1 - f_-}`; 0 where both are 0.
 
@@ -60,7 +41,6 @@ def charact(plus: Tensor, minus: Tensor) -> Tensor:
     return 2 * good * kept / torch.where(total > 0, total, 1)
 
 
-@metric("probability", "higher")
 def fid_plus_probability(p: Tensor, p_complement: Tensor) -> Tensor:
     r"""Mean fall of the class's probability without the explanation, :math:`\frac1B \sum p - p_{\xi^c}`.
 
@@ -70,7 +50,6 @@ def fid_plus_probability(p: Tensor, p_complement: Tensor) -> Tensor:
     return (p - p_complement).mean()
 
 
-@metric("probability", "lower")
 def fid_minus_probability(p: Tensor, p_factual: Tensor) -> Tensor:
     r"""Mean fall of the class's probability with the explanation alone, :math:`\frac1B \sum p - p_\xi`.
 
@@ -80,7 +59,6 @@ def fid_minus_probability(p: Tensor, p_factual: Tensor) -> Tensor:
     return (p - p_factual).mean()
 
 
-@metric("share", "lower")
 def unfaithfulness(probabilities: Tensor, factual: Tensor) -> Tensor:
     r"""How far the explanation alone moves the prediction, :math:`1 - \exp(-\mathrm{KL}(\hat y^{M} \,\|\, \hat y))`, [B].
 
@@ -102,7 +80,6 @@ def unfaithfulness(probabilities: Tensor, factual: Tensor) -> Tensor:
 # --- size and shape ----------------------------------------------------------------------------------------------------
 
 
-@metric("elements", "lower")
 def size(mask: Tensor) -> Tensor:
     r"""Sum of a mask, :math:`\|M\|_1`.
 
@@ -112,7 +89,6 @@ def size(mask: Tensor) -> Tensor:
     return mask.float().sum()
 
 
-@metric("share of elements", "higher")
 def sparsity(mask: Tensor) -> Tensor:
     r"""Share of the elements that is left out, :math:`1 - \|M\|_1 / m`; 1 where there are none.
 
@@ -122,7 +98,6 @@ def sparsity(mask: Tensor) -> Tensor:
     return 1 - mask.float().mean() if mask.numel() else torch.tensor(1.0)
 
 
-@metric("nats", "lower")
 def entropy(mask: Tensor) -> Tensor:
     r"""Mean entropy of a mask, :math:`\overline{-m \log m - (1-m) \log(1-m)}`; 0 where there are no elements.
 
@@ -133,7 +108,6 @@ def entropy(mask: Tensor) -> Tensor:
     return (torch.special.entr(mask) + torch.special.entr(1 - mask)).mean() if mask.numel() else torch.tensor(0.0)
 
 
-@metric("share of edges", "higher")
 def connectedness(edge_index: Tensor, kept: Tensor, num_nodes: int) -> Tensor:
     """Share of the kept edges that lie in their largest connected piece; 1 where nothing is kept.
 
@@ -153,7 +127,6 @@ def connectedness(edge_index: Tensor, kept: Tensor, num_nodes: int) -> Tensor:
 # --- against ground truth ----------------------------------------------------------------------------------------------
 
 
-@metric("share of ground truth", "higher")
 def recall_at_k(score: Tensor, truth: Tensor, k: int, total: int | None = None) -> float:
     """Share of the ground truth among the k highest scores; NaN where there is no ground truth.
 
@@ -183,7 +156,6 @@ def recall_at_k(score: Tensor, truth: Tensor, k: int, total: int | None = None) 
     return (float(truth[above].sum()) + chance * float(truth[tied].sum())) / total
 
 
-@metric("area", "higher")
 def roc_auc(score: Tensor, truth: Tensor) -> float:
     r"""Chance that an element of the ground truth scores above another, ties counting half: the Mann-Whitney statistic.
 
@@ -201,7 +173,6 @@ def roc_auc(score: Tensor, truth: Tensor) -> float:
     return float((ranks[truth.numpy().astype(bool)].sum() - positive * (positive + 1) / 2) / (positive * negative))
 
 
-@metric("share of what is kept", "higher")
 def precision(kept: Tensor, truth: Tensor) -> float:
     """Share of what is kept that is ground truth; 0 where nothing is kept.
 
@@ -212,7 +183,6 @@ def precision(kept: Tensor, truth: Tensor) -> float:
     return float((kept & truth).sum()) / max(int(kept.sum()), 1)
 
 
-@metric("share", "higher")
 def f1(kept: Tensor, truth: Tensor) -> float:
     """Harmonic mean of precision and recall; 0 where nothing is hit.
 
@@ -223,7 +193,6 @@ def f1(kept: Tensor, truth: Tensor) -> float:
     return 2 * float((kept & truth).sum()) / max(int(kept.sum()) + int(truth.sum()), 1)
 
 
-@metric("share", "higher")
 def jaccard(kept: Tensor, truth: Tensor) -> float:
     """Shared over all of two sets (graph explanation accuracy, GEA); 1 where both are empty.
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch_geometric.nn import GCNConv, GINConv, global_add_pool
 
-from nseg.errors import InputError
+from nseg.models.catalogue import check_architecture
 
 HIDDEN_WIDTHS = (16, 32, 16)
 
@@ -67,12 +67,10 @@ def _gin_layer(width_in: int, width_out: int) -> nn.Module:
     return layer
 
 
-ARCHITECTURES: dict[str, type[GCN] | type[GIN]] = {"gcn": GCN, "gin": GIN}
+_CLASSES: dict[str, type[GCN] | type[GIN]] = {"gcn": GCN, "gin": GIN}
 
 
 def build(architecture: str, num_features: int, num_classes: int, level: str, dropout: float = 0.0) -> GCN | GIN:
     """An untrained network, by the name of its architecture."""
-    if architecture not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise InputError(f"There is no architecture of that name (got {architecture!r}). Known: {known}.")
-    return ARCHITECTURES[architecture](num_features, num_classes, level, dropout)
+    check_architecture(architecture)
+    return _CLASSES[architecture](num_features, num_classes, level, dropout)

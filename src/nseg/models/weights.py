@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load as load_safetensors
@@ -13,20 +10,9 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from nseg.errors import InputError
-from nseg.fingerprint import of_file
-from nseg.models.nets import ARCHITECTURES, GCN, GIN, build
-
-FOLDER = Path(__file__).parent / "pretrained"
-
-
-@cache
-def manifest() -> dict[str, Any]:
-    """How each shipped network was trained, by ``"dataset/architecture"``.
-
-    An entry has the recipe with its seed, the split, the accuracy, the versions of the libraries and the hash of the file.
-    """
-    entries: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text())
-    return entries
+from nseg.models.catalogue import FOLDER, manifest
+from nseg.models.nets import GCN, GIN, build
+from nseg.storage.hashing import hash_file
 
 
 def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN:
@@ -41,7 +27,7 @@ def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN:
         raise InputError(f"There are no weights of that name (got {key!r}). Known: {', '.join(sorted(manifest()))}.")
     entry = manifest()[key]
     path = FOLDER / entry["file"]
-    found = of_file(path)
+    found = hash_file(path)
     if found != entry["sha256"]:
         raise InputError(f"{path.name} must have the hash in the manifest (got {found}). Install the package again.")
     model = build(architecture, entry["num_features"], entry["num_classes"], entry["level"], entry["recipe"]["dropout"])
@@ -52,7 +38,7 @@ def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN:
 def write_weights(model: GCN | GIN, path: Path) -> str:
     """Write weights as safetensors and return the SHA-256 of the file."""
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
-    return of_file(path)
+    return hash_file(path)
 
 
 def read_weights(path: str | Path) -> dict[str, Tensor]:
@@ -80,4 +66,4 @@ def read_weights(path: str | Path) -> dict[str, Tensor]:
     return state
 
 
-__all__ = ["ARCHITECTURES", "manifest", "pretrained", "read_weights", "write_weights"]
+__all__ = ["FOLDER", "pretrained", "read_weights", "write_weights"]

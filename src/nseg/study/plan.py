@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nseg import baselines, datasets, models
+from nseg.baselines.catalogue import check_name as check_method
 from nseg.errors import InputError
 
 if sys.version_info >= (3, 11):
@@ -51,7 +52,7 @@ class Method:
     seeds: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        baselines.find(self.name)
+        check_method(self.name)
         _check_choice(f"masks of {self.name}", self.masks, ("e", "f", "ef"))
         _check_choice(f"preset of {self.name}", self.preset, ("default", "paper"))
 
@@ -109,7 +110,7 @@ class Study:
 
     def __post_init__(self) -> None:
         _check_choices("datasets", self.datasets, datasets.NAMES)
-        _check_choices("architectures", self.architectures, tuple(models.ARCHITECTURES))
+        _check_choices("architectures", self.architectures, models.ARCHITECTURES)
         _check_choices("measures", self.measures, MEASURES)
         _check_choices("columns", self.columns, COLUMNS)
         _check_choice("networks", self.networks, ("ours", "authors"))

@@ -1,0 +1,98 @@
+"""``nseg bench``: run a study."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nseg.cli.console import console, interruptible
+from nseg.cli.options import Address, BackendName, Workers, choose_backend, parse_numbers, set_threads
+from nseg.study import plan
+
+if TYPE_CHECKING:
+    from nseg.study import Run
+
+
+def bench(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="STUDY", help="Name of a study ('nseg list' shows them), or a TOML file.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Run folder. Default: runs/STUDY. An existing run continues where it stopped.")
+    ] = None,
+    backend: BackendName = None,
+    workers: Workers = None,
+    address: Address = None,
+    every: Annotated[int | None, typer.Option(min=1, help="Explain only every n-th of the paper's instances.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds to use instead of the study's, such as 0:5 or 0,3.")] = None,
+    networks: Annotated[
+        str | None, typer.Option(help="Networks to explain instead of the study's: ours or authors.")
+    ] = None,
+    retry: Annotated[bool, typer.Option(help="Run failed trials again.")] = False,
+    quiet: Annotated[bool, typer.Option(help="Print only errors.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON record per line.")] = False,
+) -> None:
+    """Run a study. Exit code 1 means that trials failed."""
+    numbers = None if seeds is None else tuple(parse_numbers(seeds, "seeds"))
+    changes: dict[str, Any] = {"every": every, "networks": networks, "seeds": numbers}
+    study = replace(plan.find(name), **{k: v for k, v in changes.items() if v is not None})
+    backend = choose_backend(backend, workers, address)
+    set_threads(context)
+    from nseg import backends
+    from nseg.study import runs
+
+    pool = backends.make(backend, workers, address)
+    folder, show = out or Path("runs") / study.name, not quiet and not as_json
+    run, trials = runs.start(study, folder, " ".join(["nseg", *sys.argv[1:]]))
+    left = [key for key in trials if not run.done(key, study.measures, retry)]
+    if show:
+        console().print(f"{study.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
+    with pool, interruptible(resumable=True), progress_bar(run, left, show) as (advance, write_line):
+        for record in runs.run(run, study, trials, pool, retry):
+            advance()
+            if as_json:
+                typer.echo(json.dumps({k: v for k, v in record.items() if k != "curves"}))
+            elif show:
+                write_line(in_one_line(record, study.columns))
+    failed = [record for record in run.records(trials) if record["status"] == "failed"]
+    if show:
+        console().print(f"{len(trials) - len(failed)} of {len(trials)} trials done. To see them: nseg report {folder}")
+    if failed:
+        typer.echo(f"nseg: {len(failed)} trials failed; the first:\n{failed[0]['traceback']}", err=True)
+        raise typer.Exit(1)
+
+
+@contextmanager
+def progress_bar(run: Run, left: list[str], show: bool) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+    """Show a progress bar with the trials under way; gives functions to advance it and to print a line above it."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.text import Text
+
+    class RunningTrials(ProgressColumn):
+        def render(self, task: Any) -> Text:
+            return Text("; ".join(run.running(left)))
+
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("left"), TimeRemainingColumn(), RunningTrials())
+    errors = Console(stderr=True, width=None if sys.stderr.isatty() else 110)
+    with Progress(*columns, console=errors, disable=not show, transient=True, refresh_per_second=1) as bar:
+        task = bar.add_task("trials", total=len(left))
+        yield lambda: bar.advance(task), lambda text: errors.print(text, highlight=False, markup=False)
+
+
+def in_one_line(record: dict[str, Any], columns: Sequence[str]) -> str:
+    """Return the status and scores of a trial as text."""
+    from nseg.study import summary
+
+    trial, means = plan.Trial(**record["trial"]), record.get("means") or {}
+    if record["status"] != "done":
+        reason = record.get("reason") or record["traceback"].strip().splitlines()[-1]
+        return f"{trial}: {record['status']}: {reason}"
+    shown = (f"{summary.head(c)} {means[c]:.4g}" for c in columns if means.get(c) is not None)
+    return f"{trial}: {', '.join(shown)}"

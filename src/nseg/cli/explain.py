@@ -1,0 +1,229 @@
+"""``nseg explain``: explain predictions of a pre-trained network or of your own model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nseg.baselines.catalogue import check_name as check_method
+from nseg.cli.console import console, interruptible
+from nseg.cli.options import (
+    MASKS,
+    SHARD_SIZE,
+    Address,
+    Architecture,
+    BackendName,
+    Workers,
+    choose_backend,
+    parse_numbers,
+    set_threads,
+)
+from nseg.datasets.names import NAMES as DATASETS
+from nseg.datasets.names import check_name as check_dataset
+from nseg.errors import InputError
+from nseg.models.catalogue import check_architecture
+from nseg.version import __version__
+
+if TYPE_CHECKING:
+    from torch_geometric.explain import Explanation
+
+    from nseg.cli.subject import Subject
+    from nseg.explainer import Explainer
+
+FEW = 5  # up to this many explanations are also printed in words
+
+Dataset = Annotated[str | None, typer.Argument(help=f"One of {', '.join(DATASETS)}. Leave out with --model.")]
+Method = Annotated[str, typer.Option(help="Explanation method; 'nseg list' shows all.")]
+Objective = Annotated[
+    str | None, typer.Option(help="For nseg: pns, pn (necessity only) or ps (sufficiency only). Default: pns.")
+]
+Masks = Annotated[str, typer.Option(help="What is masked: e (edges), f (nodes with their features) or ef (both jointly).")]
+Index = Annotated[
+    str | None,
+    typer.Option(help="Predictions to explain: 7, 3,5,9 or 300:700. Default: the paper's of a dataset, all of your own."),
+]
+Paper = Annotated[bool, typer.Option(help="Use the paper's settings for the dataset instead of the defaults.")]
+Undirected = Annotated[bool, typer.Option(help="Give both directions of an edge one weight.")]
+Seed = Annotated[int, typer.Option(help="Equal seeds give equal masks.")]
+Model = Annotated[
+    str | None, typer.Option(help="Your own model: FILE.py:FUNCTION, which returns it. The model must return class scores.")
+]
+Weights = Annotated[Path | None, typer.Option(help="Weights of your model: safetensors, or a saved state dictionary.")]
+Graphs = Annotated[
+    Path | None, typer.Option(help="Your own graph or list of graphs, written by torch.save; or a LargeGraph folder.")
+]
+Level = Annotated[str, typer.Option(help="What your model classifies: node or graph.")]
+Folder = Annotated[
+    Path | None, typer.Option(help="Folder to store explanations in. A run that was stopped there continues.")
+]
+Strict = Annotated[bool, typer.Option(help="Stop at the first prediction that cannot be explained.")]
+Shard = Annotated[int, typer.Option(min=1, help="Largest number of predictions that are explained and stored together.")]
+Measure = Annotated[bool, typer.Option(help="Measure the explanations; loads all of them into memory.")]
+Page = Annotated[Path | None, typer.Option(help="HTML file to write, which shows the explanations in a browser.")]
+Quiet = Annotated[bool, typer.Option(help="Show no progress bar.")]
+
+
+def explain(
+    context: typer.Context,
+    dataset: Dataset = None,
+    arch: Architecture = "gcn",
+    method: Method = "nseg",
+    objective: Objective = None,
+    masks: Masks = "e",
+    index: Index = None,
+    paper: Paper = False,
+    undirected: Undirected = False,
+    seed: Seed = 0,
+    model: Model = None,
+    weights: Weights = None,
+    data: Graphs = None,
+    level: Level = "node",
+    out: Folder = None,
+    strict: Strict = False,
+    backend: BackendName = None,
+    workers: Workers = None,
+    address: Address = None,
+    shard: Shard = SHARD_SIZE,
+    measure: Measure = True,
+    report: Page = None,
+    quiet: Quiet = False,
+) -> None:
+    """Explain predictions, store them, and print how good the explanations are."""
+    check_subject(dataset, model, weights, data, level, paper)
+    check_names(dataset, arch, method, objective, masks)
+    numbers = None if index is None else parse_numbers(index)
+    backend = choose_backend(backend, workers, address)
+    set_threads(context)
+    from nseg import backends
+    from nseg.cli import subject as subjects
+    from nseg.many import explain_many
+
+    prepare_outputs(out, report, data)
+    settings = {"seed": seed, **({"undirected": True} if undirected else {})}
+    algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
+    subject = subjects.load_subject(dataset, arch, model, weights, data, level)
+    explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
+    outputs = subject.outputs if numbers is None else numbers
+    progress = False if quiet else None
+    began, stored = time.perf_counter(), count_stored(out)
+    if hasattr(algorithm, "fit"):  # such a method is trained on what it explains
+        algorithm.fit(explainer, subject.graphs, outputs, progress=progress)
+    with backends.make(backend, workers, address) as pool, interruptible(resumable=out is not None):
+        found: Sequence[Explanation] = explain_many(
+            explainer, subject.graphs, outputs, progress=progress, out=out, strict=strict, backend=pool, shard=shard
+        )
+    done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
+    console().print(f"{done}, masks {masks}, {algorithm}.")
+    explained, measured = show_results(explainer, subject, found, measure, report is not None)
+    if out is not None:
+        facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}
+        write_summary(out, {**subject.origin, **facts, "instances": len(found), "metrics": measured})
+    if report is not None and explained:
+        write_page(report, subject, explainer, {method: explained}, f"Why these predictions? {dataset or model}")
+
+
+def check_subject(
+    dataset: str | None, model: str | None, weights: Path | None, data: Path | None, level: str, paper: bool
+) -> None:
+    """Raise unless the options name either a dataset, or a model with its data."""
+    if (dataset is None) == (model is None):
+        both = "neither" if dataset is None else "both"
+        raise InputError(f"Name what to explain: a dataset, or your own model with --model and --data (got {both}).")
+    if dataset is not None and (weights or data):
+        raise InputError("--weights and --data belong to --model (got them with a dataset). Leave the dataset out.")
+    if model is not None and data is None:
+        raise InputError("--model needs --data, a file or folder with your graph (got none).")
+    if model is not None and paper:
+        raise InputError("--paper needs a dataset of the paper (got --model). Leave it out.")
+    if level not in ("node", "graph"):
+        raise InputError(f"--level must be node or graph (got {level!r}).")
+
+
+def check_names(dataset: str | None, arch: str, method: str, objective: str | None, masks: str) -> None:
+    """Raise if a name is unknown; torch is not imported yet, so that a typo is answered at once."""
+    if dataset is not None:
+        check_dataset(dataset)
+        check_architecture(arch)
+    check_method(method)
+    if objective is not None and method != "nseg":
+        raise InputError(f"--objective belongs to nseg (got it with {method}). Leave it out.")
+    if masks not in MASKS:
+        raise InputError(f"--masks must be e (edges), f (nodes) or ef (both) (got {masks!r}).")
+
+
+def prepare_outputs(out: Path | None, report: Path | None, data: Path | None) -> None:
+    """Raise before the work if its results could not be written."""
+    from nseg import reports, store
+
+    if out is not None:
+        store.prepared(out)
+    if report is not None:
+        reports.writable(report)
+        if data is not None and data.is_dir():
+            raise InputError("--report needs graphs in memory (got a large graph). Leave --report out.")
+
+
+def count_stored(out: Path | None) -> int:
+    """Return how many explanations a folder holds already."""
+    if out is None or not (out / "manifest.json").is_file():
+        return 0
+    from nseg.store import Explanations
+
+    return len(Explanations(out))
+
+
+def describe_work(new: int, stored: int, seconds: float) -> str:
+    """Return how many predictions were explained, and how fast.
+
+    >>> describe_work(10, 2, 0.5)
+    '10 explained in 0.5 s (0.0500 s each), 2 were stored already'
+    """
+    duration = f" in {seconds:.1f} s ({seconds / new:.4f} s each)" if new else ""
+    return f"{new} explained{duration}" + (f", {stored} were stored already" if stored else "")
+
+
+def show_results(
+    explainer: Explainer, subject: Subject, found: Sequence[Explanation], measure: bool, graphs_needed: bool
+) -> tuple[list[Explanation], dict[str, dict[str, float]]]:
+    """Print a few explanations in words, and the metrics of all.
+
+    Returns:
+        the explanations with their graphs, and their metrics. Both are empty if they are not needed, or if the graph is too
+        large for memory.
+    """
+    from nseg.cli import results
+    from nseg.large import LargeGraph
+
+    if isinstance(subject.graphs, LargeGraph) or not (measure or graphs_needed):
+        return [], {}
+    explained = results.with_graphs(explainer, subject.graphs, found)
+    measured = results.measure(explainer, subject.graphs, subject.benchmark, explained) if measure and explained else {}
+    for one in explained if len(explained) <= FEW else ():
+        console().print(results.in_words(one), soft_wrap=True)
+    if measured:
+        console().print(results.scores_table(measured))
+    return explained, measured
+
+
+def write_summary(out: Path, facts: dict[str, Any]) -> None:
+    """Write ``summary.json`` beside the stored explanations."""
+    from nseg.store import write_json
+
+    write_json(out / "summary.json", {**facts, "nseg": __version__})
+    console().print(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json.")
+
+
+def write_page(
+    path: Path, subject: Subject, explainer: Explainer, explained: dict[str, list[Explanation]], title: str
+) -> None:
+    """Write the HTML page that shows the explanations."""
+    from nseg.reports import report
+
+    facts = {name: value for name, value in subject.origin.items() if value != "None"}
+    data = subject.benchmark or subject.graphs
+    report(explained, path, data=data, explainer=explainer, title=title, facts=facts)
+    console().print(f"To see the explanations, open this page in a browser: {path}", soft_wrap=True)

@@ -1,0 +1,69 @@
+"""``nseg list``: tables of everything that has a name."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from nseg.baselines.catalogue import CATALOGUE as METHODS
+from nseg.cli.console import console
+from nseg.datasets.names import NAMES as DATASETS
+from nseg.metrics.catalogue import CATALOGUE as METRICS
+from nseg.models.catalogue import ARCHITECTURES, manifest
+from nseg.presets import PAPER
+from nseg.study import plan
+
+EXPLAINED = {"node": "nodes", "graph": "graphs"}
+
+
+def list_() -> None:
+    """List datasets, pre-trained models with their accuracy, studies, methods, the paper's settings, and metrics."""
+    out = console()
+    for table in (datasets_table(), studies_table(), methods_table(), settings_table(), metrics_table()):
+        out.print(table)
+
+
+def datasets_table() -> Table:
+    """Return the datasets with the accuracy of the pre-trained models."""
+    heads = (f"{architecture.upper()} test accuracy" for architecture in ARCHITECTURES)
+    table = Table("dataset", "explains", *heads, title="Datasets and pre-trained models")
+    entries = manifest()
+    for name in DATASETS:
+        accuracy = (f"{entries[f'{name}/{one}']['accuracy']['test']:.3f}" for one in ARCHITECTURES)
+        table.add_row(name, EXPLAINED[entries[f"{name}/gcn"]["level"]], *accuracy)
+    return table
+
+
+def studies_table() -> Table:
+    """Return the studies that ship with the package."""
+    table = Table("study", "what it shows", title="Studies (nseg bench)")
+    for name in plan.names():
+        table.add_row(name, plan.find(name).title)
+    return table
+
+
+def methods_table() -> Table:
+    """Return the explanation methods."""
+    table = Table("method", "idea", title="Methods")
+    for name, entry in METHODS.items():
+        table.add_row(name, entry.idea)
+    return table
+
+
+def settings_table() -> Table:
+    """Return how the paper's settings of NSEG differ from the defaults."""
+    from nseg.search import Settings  # lead: import from nseg.search.settings once it exists
+
+    defaults = vars(Settings())
+    table = Table("method", "settings that differ from the default", title="The paper's settings")
+    for (dataset, masks), settings in PAPER.items():
+        changed = (f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in settings.items() if v != defaults[k])
+        table.add_row(f"nseg, paper, {dataset} ({masks})", ", ".join(changed))
+    return table
+
+
+def metrics_table() -> Table:
+    """Return the metrics with their unit and direction."""
+    table = Table("metric", "unit", "better", "what it is", title="Metrics")
+    for name, metric in METRICS.items():
+        table.add_row(name, *metric)
+    return table

@@ -1,0 +1,135 @@
+"""Importing nseg and asking for help is fast, because torch is imported only by commands that compute."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from types import ModuleType
+
+import pytest
+
+import nseg
+from nseg import backends, baselines, datasets, metrics, models, study
+from nseg.cli.options import SHARD_SIZE
+from nseg.datasets import catalogue
+from nseg.models import nets
+
+HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "matplotlib")
+LAZY = (nseg, backends, datasets, metrics, models, study)
+CLASHES = {"certify"}  # lead: remove once nseg/certify.py has moved
+
+
+def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a new process; its last line of output names the heavy modules that it imported."""
+    code += f"\nprint(*(name for name in {HEAVY} if name in sys.modules), end='')"
+    return subprocess.run([sys.executable, "-c", f"import sys\n{code}", *words], capture_output=True, text=True, check=False)
+
+
+def command(*words: str) -> tuple[int, str, str]:
+    """Exit code, text, and heavy imports of a command."""
+    done = run("from nseg.cli import run\ntry:\n    run()\nexcept SystemExit as stop:\n    print('exit', stop.code)", *words)
+    text, _, end = done.stdout.rpartition("exit ")
+    code, _, heavy = end.partition("\n")
+    assert code, done.stderr
+    return int(code), " ".join((text + done.stderr).split()), heavy
+
+
+def test_importing_nseg_imports_nothing_heavy() -> None:
+    names = ", ".join(f"{one.__name__}.__all__" for one in LAZY)
+    packages = ", ".join(one.__name__ for one in (*LAZY, baselines))
+    done = run(f"import {packages}\n{names}\nnseg.__version__, nseg.NsegError, nseg.InputError")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("--version",),
+        *(pytest.param((one, "--help"), id=one) for one in ("demo", "explain", "bench", "report", "train", "list")),
+        pytest.param(
+            ("list",), marks=pytest.mark.xfail(strict=True, reason="the defaults of NSEG are in a module that imports torch")
+        ),
+    ],
+)
+def test_help_version_and_list_import_nothing_heavy(words: tuple[str, ...]) -> None:
+    code, text, heavy = command(*words)
+    assert code == 0
+    assert text
+    assert heavy == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("explian", "No such command 'explian'. Did you mean 'explain'?"),
+        ("explain ba-shape", "nseg: There is no dataset of that name (got 'ba-shape'). Known: ba-shapes"),
+        ("explain ba-shapes --methd x", "No such option: --methd"),
+        ("explain ba-shapes --method gnn", "nseg: There is no method of that name (got 'gnn'). Known: nseg"),
+        ("explain ba-shapes --arch gnc", "nseg: There is no architecture of that name (got 'gnc'). Known: gcn, gin."),
+        ("explain ba-shapes --masks g", "nseg: --masks must be e (edges), f (nodes) or ef (both) (got 'g')."),
+        ("explain ba-shapes --index x", "nseg: --index must look like 7, 3,5,9 or 300:700 (got 'x')."),
+        ("explain ba-shapes --backend ry", "nseg: There is no backend of that name (got 'ry'). Known: local"),
+        ("explain", "nseg: Name what to explain"),
+        ("train ba-shape", "nseg: There is no dataset of that name"),
+        ("bench smok", "nseg: A study is one of accuracy-gcn"),
+        ("bench smoke --networks our", "nseg: networks must be one of ours, authors (got 'our')."),
+        ("report no-such-folder", "nseg: RUN must be a run folder of nseg bench (got no-such-folder"),
+        ("report . --format pdf", "nseg: --format must be table, markdown, csv, latex or none (got 'pdf')."),
+    ],
+)
+def test_a_typo_is_answered_in_a_sentence_and_imports_nothing_heavy(words: str, message: str) -> None:
+    code, text, heavy = command(*words.split())
+    assert code == 2
+    assert message in text
+    assert heavy == ""
+
+
+def imports_for_type_checkers(package: ModuleType) -> dict[str, str]:
+    """Names below ``if TYPE_CHECKING`` of a package, with the module that each is imported from."""
+    (block,) = (one for one in ast.parse(inspect.getsource(package)).body if isinstance(one, ast.If))
+    imports = [one for one in block.body if isinstance(one, ast.ImportFrom)]
+    return {name.name: str(one.module) for one in imports for name in one.names}
+
+
+@pytest.mark.parametrize("package", LAZY, ids=lambda package: package.__name__)
+def test_lazy_names_are_what_type_checkers_see(package: ModuleType) -> None:
+    seen = imports_for_type_checkers(package)
+    assert sorted([*seen, *(["__version__"] if package is nseg else [])]) == sorted(package.__all__)
+    assert set(package.__all__) <= set(dir(package))
+    for name, module in seen.items():
+        if name in CLASHES:
+            continue
+        source = importlib.import_module(module)
+        assert getattr(package, name) is getattr(source, name), name
+    with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"):
+        _ = package.nothing
+
+
+@pytest.mark.parametrize("package", LAZY, ids=lambda package: package.__name__)
+def test_no_lazy_name_is_also_a_module(package: ModuleType) -> None:
+    """Importing a submodule would bind it in place of the public name."""
+    modules = {one.name for one in pkgutil.iter_modules(package.__path__) if not one.ispkg}
+    assert modules & set(package.__all__) - CLASHES == set()
+
+
+def test_names_known_without_torch_are_those_that_exist() -> None:
+    assert (*catalogue._SEEDED, *catalogue._FIXED) == datasets.NAMES
+    assert tuple(nets._CLASSES) == models.ARCHITECTURES
+    assert set(models.manifest()) == {f"{name}/{one}" for name in datasets.NAMES for one in models.ARCHITECTURES}
+    assert inspect.signature(nseg.explain_many).parameters["shard"].default == SHARD_SIZE
+    for name in baselines.CATALOGUE:
+        assert isinstance(baselines.find(name), type)
+
+
+def test_every_metric_is_in_the_catalogue() -> None:
+    functions = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
+    assert set(metrics.CATALOGUE) == functions - {"accuracy", "area", "bootstrap", "summarise", "trivial"}
+    for entry in metrics.CATALOGUE.values():
+        assert entry.better in ("higher", "lower")
+        assert entry.unit
+        assert entry.description
