@@ -98,7 +98,7 @@ def dataset_cases() -> Iterator[Case]:
         found = explain_many(one, data, index, progress=False)
         yield f"paper {name}", found
         for masks in ("soft", "hard", 0.3):
-            yield f"fidelity {name} {masks}", [metrics.Judge(one, data, found).fidelity(masks)]
+            yield f"fidelity {name} {masks}", [metrics.Evaluator(one, data, found).fidelity(masks)]
 
 
 def variant_cases() -> Iterator[Case]:

@@ -13,8 +13,6 @@ from nseg.version import __version__
 
 if TYPE_CHECKING:
     from nseg import backends, baselines, datasets, metrics, models, plot, reports, study
-    from nseg.certify import Certificate, certify
-    from nseg.complement import Bernoulli
     from nseg.errors import (
         BackendError,
         BudgetError,
@@ -26,21 +24,22 @@ if TYPE_CHECKING:
         StoreError,
         UnsupportedError,
     )
-    from nseg.explainer import NSEG, Explainer
-    from nseg.large import LargeGraph
-    from nseg.many import explain_many
+    from nseg.explain.explainer import Explainer
+    from nseg.explain.many import explain_many
+    from nseg.explain.nseg import NSEG
+    from nseg.graphs.large import LargeGraph
+    from nseg.metrics.certificate import Certificate
+    from nseg.metrics.certification import certify
     from nseg.reports import report
-    from nseg.search import Settings
-    from nseg.shards import read
-    from nseg.store import Explanations
+    from nseg.runs.stored import Explanations, read
+    from nseg.search.complement import Bernoulli
+    from nseg.search.settings import Settings
 else:  # hidden from type checkers, which would otherwise accept any name
     from nseg.lazy import lazy_names
 
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "nseg.certify": ["Certificate", "certify"],
-            "nseg.complement": ["Bernoulli"],
             "nseg.errors": [
                 "BackendError",
                 "BudgetError",
@@ -52,13 +51,16 @@ else:  # hidden from type checkers, which would otherwise accept any name
                 "StoreError",
                 "UnsupportedError",
             ],
-            "nseg.explainer": ["NSEG", "Explainer"],
-            "nseg.large": ["LargeGraph"],
-            "nseg.many": ["explain_many"],
+            "nseg.explain.explainer": ["Explainer"],
+            "nseg.explain.many": ["explain_many"],
+            "nseg.explain.nseg": ["NSEG"],
+            "nseg.graphs.large": ["LargeGraph"],
+            "nseg.metrics.certificate": ["Certificate"],
+            "nseg.metrics.certification": ["certify"],
             "nseg.reports": ["report"],
-            "nseg.search": ["Settings"],
-            "nseg.shards": ["read"],
-            "nseg.store": ["Explanations"],
+            "nseg.runs.stored": ["Explanations", "read"],
+            "nseg.search.complement": ["Bernoulli"],
+            "nseg.search.settings": ["Settings"],
         },
         subpackages=["backends", "baselines", "datasets", "metrics", "models", "plot", "reports", "study"],
     )

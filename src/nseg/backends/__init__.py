@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nseg.backends.base import Backend
-    from nseg.backends.catalogue import NAMES, open_backend, make
+    from nseg.backends.catalogue import NAMES, make, open_backend
     from nseg.backends.local import Local
     from nseg.backends.processes import Processes
     from nseg.backends.ray import Ray
@@ -29,4 +29,4 @@ else:
         },
     )
 
-__all__ = ["NAMES", "Backend", "Local", "Processes", "Ray", "open_backend", "make"]
+__all__ = ["NAMES", "Backend", "Local", "Processes", "Ray", "make", "open_backend"]

@@ -36,7 +36,7 @@ class Entry:
 
 CATALOGUE = {
     "nseg": Entry(
-        "explainer", "NSEG", "what is both necessary and sufficient: maximises a lower bound of the PNS", seeded=True
+        "explain.nseg", "NSEG", "what is both necessary and sufficient: maximises a lower bound of the PNS", seeded=True
     ),
     "random": Entry("baselines.trivial", "Random", "random scores; the hard mask keeps a random half", seeded=True),
     "all": Entry("baselines.trivial", "All", "everything"),

@@ -12,15 +12,17 @@ from nseg.baselines.mask_learning import per_instance, preset, start
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
+from nseg.model.outcomes import Outcome, outcome_of
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.harden import SearchResult
-from nseg.search.settings import BaseSettings, number_field, integer_field
 from nseg.search.parts import MaskParts
+from nseg.search.settings import BaseSettings, integer_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)
 class CF2Settings(BaseSettings):
-    """All that determines an explanation of CF^2 besides model and data; see also :class:`nseg.search.settings.BaseSettings`.
+    """All that determines an explanation of CF^2 besides model and data; see also
+    :class:`nseg.search.settings.BaseSettings`.
 
     Args:
         steps: steps of Adam.
@@ -92,7 +94,7 @@ class CF2(BatchedAlgorithm):
             instances = state.causal.instances
             both = state.parts.to_weights(state.soft.map(lambda mask: torch.cat([mask, 1 - mask])))
             output = state.causal.output(both)
-            factual, without = lead(state.causal.outcome.distribution(output), instances.target)  # [R] each
+            factual, without = lead(state.causal.outcome, output, instances.target)  # [R] each
             lack = per_instance(shortfall(factual, without, settings.alpha, settings.gamma), instances)  # [B]
             loss = state.parts.size(state.soft) + settings.strength * lack
             return loss, -loss
@@ -106,20 +108,23 @@ class CF2(BatchedAlgorithm):
         return 2
 
 
-def lead(distribution: Tensor, target: Tensor) -> Tensor:
+def lead(outcome: Outcome, output: Tensor, target: Tensor) -> Tensor:
     r"""How far the class is ahead, :math:`f^{\hat y} - \max_{y \ne \hat y} f^y`, [..., R].
 
     Args:
-        distribution: probabilities of all classes, [..., R, C].
+        outcome: how outputs are read.
+        output: rows of the model's output, [..., R, C], or [..., R] for a binary model.
         target: class of each row, [R].
 
-    >>> lead(torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([0, 1]))
+    >>> from torch_geometric.explain.config import ModelConfig
+    >>> outcome = outcome_of(ModelConfig(mode="multiclass_classification", task_level="graph", return_type="probs"))
+    >>> lead(outcome, torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([0, 1]))
     tensor([ 0.2000, -0.2000])
     """
-    column = target.expand(distribution.shape[:-1]).unsqueeze(-1)
-    p = distribution.gather(-1, column).squeeze(-1)
-    runner_up: Tensor = distribution.scatter(-1, column, 0.0).amax(-1)
-    return p - runner_up
+    distribution = outcome.distribution(output)
+    others = distribution.scatter(-1, target.expand(distribution.shape[:-1]).unsqueeze(-1), 0.0)
+    runner_up: Tensor = others.amax(-1)
+    return outcome.probability(output, target) - runner_up
 
 
 def shortfall(factual: Tensor, counterfactual: Tensor, alpha: float, gamma: float) -> Tensor:

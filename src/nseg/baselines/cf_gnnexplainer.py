@@ -11,14 +11,13 @@ from torch import Tensor
 from nseg.baselines.mask_learning import per_instance, preset
 from nseg.errors import UnsupportedError
 from nseg.explain.algorithm import BatchedAlgorithm
-from nseg.search.harden import above
 from nseg.model.causal import CausalModel
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
-from nseg.search.harden import SearchResult
-from nseg.search.settings import BaseSettings, number_field, choice_field, integer_field
 from nseg.search.formulas import size
+from nseg.search.harden import SearchResult, above
 from nseg.search.noise import mask_noise
-from nseg.search.parts import EDGES, Masks, MaskParts
+from nseg.search.parts import EDGES, MaskParts, Masks
+from nseg.search.settings import BaseSettings, choice_field, integer_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)

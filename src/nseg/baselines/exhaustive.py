@@ -9,12 +9,12 @@ import torch
 from nseg.baselines.scores import refuse_features
 from nseg.errors import UnsupportedError
 from nseg.explain.algorithm import BatchedAlgorithm
-from nseg.search.enumeration import best_subset
 from nseg.model.causal import CausalModel
 from nseg.search.descent import Tick
+from nseg.search.enumeration import best_subset
 from nseg.search.harden import SearchResult
-from nseg.search.settings import BaseSettings, number_field, integer_field, flag_field
 from nseg.search.parts import MaskParts
+from nseg.search.settings import BaseSettings, flag_field, integer_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)

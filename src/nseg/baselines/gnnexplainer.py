@@ -13,15 +13,16 @@ from nseg.baselines.mask_learning import per_instance, preset, start
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.model.causal import CausalModel
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
-from nseg.search.harden import SearchResult
-from nseg.search.settings import BaseSettings, number_field, integer_field
 from nseg.search.formulas import entropy
-from nseg.search.parts import EDGES, NODES, Masks, MaskParts
+from nseg.search.harden import SearchResult
+from nseg.search.parts import EDGES, NODES, MaskParts, Masks
+from nseg.search.settings import BaseSettings, integer_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)
 class GNNExplainerSettings(BaseSettings):
-    """All that determines an explanation of GNNExplainer besides model and data; see also :class:`nseg.search.settings.BaseSettings`.
+    """All that determines an explanation of GNNExplainer besides model and data; see also
+    :class:`nseg.search.settings.BaseSettings`.
 
     The coefficients have the names and defaults that they have in PyG.
 

@@ -15,8 +15,8 @@ from nseg.model.causal import CausalModel
 from nseg.model.hooks import GuidedBackpropMode
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult
+from nseg.search.parts import MaskParts, Masks
 from nseg.search.settings import BaseSettings, integer_field
-from nseg.search.parts import Masks, MaskParts
 
 
 def gradient(causal: CausalModel, parts: MaskParts, at: Tensor) -> Masks:

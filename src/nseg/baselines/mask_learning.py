@@ -13,7 +13,7 @@ from nseg.errors import SettingsError
 from nseg.graphs.batch import InstanceBatch
 from nseg.search.formulas import size
 from nseg.search.noise import mask_noise
-from nseg.search.parts import EDGES, NODES, Masks, MaskParts
+from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 
 NODE_STD = 0.1
 """Spread of the start of node masks."""

@@ -9,8 +9,8 @@ from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.model.causal import CausalModel
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult
-from nseg.search.settings import BaseSettings
 from nseg.search.parts import MaskParts
+from nseg.search.settings import BaseSettings
 from nseg.search.subsets import size_bucket
 
 AT_ONCE = 64  # worlds that are written out together; the causal model runs as many of them at once as fit into memory

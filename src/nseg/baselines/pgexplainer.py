@@ -19,17 +19,17 @@ from torch_geometric.explain import Explainer
 from nseg.baselines.scores import mean_of_directions
 from nseg.errors import InputError, SettingsError, UnsupportedError
 from nseg.explain.algorithm import BatchedAlgorithm
-from nseg.graphs.batch import InstanceBatch
+from nseg.explain.jobs import BUDGET
 from nseg.explain.many import open_causal_models
 from nseg.explain.progress import progress_bar
+from nseg.graphs.batch import InstanceBatch
 from nseg.model.causal import CausalModel
 from nseg.search.descent import Tick
-from nseg.search.harden import SearchResult
-from nseg.search.settings import BaseSettings, number_field, integer_field
 from nseg.search.formulas import entropy, size
+from nseg.search.harden import SearchResult
 from nseg.search.noise import PartNoise
-from nseg.search.parts import EDGES, Masks, MaskParts
-from nseg.explain.jobs import BUDGET
+from nseg.search.parts import EDGES, MaskParts, Masks
+from nseg.search.settings import BaseSettings, integer_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,14 +14,15 @@ from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.model.causal import CausalModel
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult
-from nseg.search.settings import BaseSettings, number_field, choice_field, integer_field
 from nseg.search.noise import PartNoise
 from nseg.search.parts import NODES, MaskParts, NodePart
+from nseg.search.settings import BaseSettings, choice_field, integer_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)
 class PGMExplainerSettings(BaseSettings):
-    """All that determines an explanation of PGM-Explainer besides model and data; see also :class:`nseg.search.settings.BaseSettings`.
+    """All that determines an explanation of PGM-Explainer besides model and data; see also
+    :class:`nseg.search.settings.BaseSettings`.
 
     Args:
         samples: perturbed worlds per instance.

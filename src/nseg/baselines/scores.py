@@ -9,7 +9,7 @@ from torch_geometric.explain.config import MaskType
 from nseg.errors import UnsupportedError
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.graphs.batch import InstanceBatch
-from nseg.search.parts import EDGES, NODES, EdgePart, Masks, MaskParts
+from nseg.search.parts import EDGES, NODES, EdgePart, MaskParts, Masks
 
 
 def scaled(parts: MaskParts, scores: Masks) -> Masks:

@@ -13,9 +13,9 @@ from nseg.graphs.batch import InstanceBatch
 from nseg.model.causal import CausalModel
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult
-from nseg.search.settings import BaseSettings, number_field, choice_field, integer_field
 from nseg.search.noise import mask_noise
-from nseg.search.parts import Masks, MaskParts
+from nseg.search.parts import MaskParts, Masks
+from nseg.search.settings import BaseSettings, choice_field, integer_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ from nseg.cli.options import Address, BackendName, Workers, choose_backend, pars
 from nseg.study import plan
 
 if TYPE_CHECKING:
-    from nseg.study import Run
+    from nseg.study import StudyFolder
 
 
 def bench(
@@ -54,7 +54,7 @@ def bench(
     if show:
         console().print(f"{study.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
     with pool, interruptible(resumable=True), progress_bar(run, left, show) as (advance, write_line):
-        for record in runs.run(run, study, trials, pool, retry):
+        for record in runs.run_trials(run, study, trials, pool, retry):
             advance()
             if as_json:
                 typer.echo(json.dumps({k: v for k, v in record.items() if k != "curves"}))
@@ -69,7 +69,9 @@ def bench(
 
 
 @contextmanager
-def progress_bar(run: Run, left: list[str], show: bool) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
+def progress_bar(
+    run: StudyFolder, left: list[str], show: bool
+) -> Iterator[tuple[Callable[[], None], Callable[[str], None]]]:
     """Show a progress bar with the trials under way; gives functions to advance it and to print a line above it."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn

@@ -35,8 +35,8 @@ def demo(
     set_threads(context)
     from nseg import datasets, metrics, models, reports
     from nseg.cli.subject import make_explainer
-    from nseg.explainer import NSEG
-    from nseg.many import explain_many
+    from nseg.explain.many import explain_many
+    from nseg.explain.nseg import NSEG
 
     reports.writable(report)
     data, model = datasets.load("ba-shapes"), models.pretrained("ba-shapes", "gcn")

@@ -13,7 +13,6 @@ from nseg.baselines.catalogue import check_name as check_method
 from nseg.cli.console import console, interruptible
 from nseg.cli.options import (
     MASKS,
-    SHARD_SIZE,
     Address,
     Architecture,
     BackendName,
@@ -26,13 +25,14 @@ from nseg.datasets.names import NAMES as DATASETS
 from nseg.datasets.names import check_name as check_dataset
 from nseg.errors import InputError
 from nseg.models.catalogue import check_architecture
+from nseg.runs.layout import SHARD
 from nseg.version import __version__
 
 if TYPE_CHECKING:
     from torch_geometric.explain import Explanation
 
     from nseg.cli.subject import Subject
-    from nseg.explainer import Explainer
+    from nseg.explain.explainer import Explainer
 
 FEW = 5  # up to this many explanations are also printed in words
 
@@ -87,7 +87,7 @@ def explain(
     backend: BackendName = None,
     workers: Workers = None,
     address: Address = None,
-    shard: Shard = SHARD_SIZE,
+    shard: Shard = SHARD,
     measure: Measure = True,
     report: Page = None,
     quiet: Quiet = False,
@@ -100,7 +100,7 @@ def explain(
     set_threads(context)
     from nseg import backends
     from nseg.cli import subject as subjects
-    from nseg.many import explain_many
+    from nseg.explain.many import explain_many
 
     prepare_outputs(out, report, data)
     settings = {"seed": seed, **({"undirected": True} if undirected else {})}
@@ -157,10 +157,11 @@ def check_names(dataset: str | None, arch: str, method: str, objective: str | No
 
 def prepare_outputs(out: Path | None, report: Path | None, data: Path | None) -> None:
     """Raise before the work if its results could not be written."""
-    from nseg import reports, store
+    from nseg import reports
+    from nseg.storage.files import prepare_folder
 
     if out is not None:
-        store.prepared(out)
+        prepare_folder(out)
     if report is not None:
         reports.writable(report)
         if data is not None and data.is_dir():
@@ -171,7 +172,7 @@ def count_stored(out: Path | None) -> int:
     """Return how many explanations a folder holds already."""
     if out is None or not (out / "manifest.json").is_file():
         return 0
-    from nseg.store import Explanations
+    from nseg.runs.stored import Explanations
 
     return len(Explanations(out))
 
@@ -196,7 +197,7 @@ def show_results(
         large for memory.
     """
     from nseg.cli import results
-    from nseg.large import LargeGraph
+    from nseg.graphs.large import LargeGraph
 
     if isinstance(subject.graphs, LargeGraph) or not (measure or graphs_needed):
         return [], {}
@@ -211,7 +212,7 @@ def show_results(
 
 def write_summary(out: Path, facts: dict[str, Any]) -> None:
     """Write ``summary.json`` beside the stored explanations."""
-    from nseg.store import write_json
+    from nseg.storage.files import write_json
 
     write_json(out / "summary.json", {**facts, "nseg": __version__})
     console().print(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json.")

@@ -7,9 +7,10 @@ from rich.table import Table
 from nseg.baselines.catalogue import CATALOGUE as METHODS
 from nseg.cli.console import console
 from nseg.datasets.names import NAMES as DATASETS
+from nseg.explain.presets import PAPER
 from nseg.metrics.catalogue import CATALOGUE as METRICS
 from nseg.models.catalogue import ARCHITECTURES, manifest
-from nseg.presets import PAPER
+from nseg.search.settings import Settings
 from nseg.study import plan
 
 EXPLAINED = {"node": "nodes", "graph": "graphs"}
@@ -51,7 +52,6 @@ def methods_table() -> Table:
 
 def settings_table() -> Table:
     """Return how the paper's settings of NSEG differ from the defaults."""
-    from nseg.search import Settings  # lead: import from nseg.search.settings once it exists
 
     defaults = vars(Settings())
     table = Table("method", "settings that differ from the default", title="The paper's settings")

@@ -13,7 +13,6 @@ from nseg.errors import InputError
 from nseg.models.catalogue import ARCHITECTURES
 
 MASKS = ("e", "f", "ef")
-SHARD_SIZE = 256  # default of explain_many, whose module imports torch; a test compares the two
 
 Architecture = Annotated[str, typer.Option(help=f"Architecture of the network: {' or '.join(ARCHITECTURES)}.")]
 DatasetName = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]

@@ -15,7 +15,7 @@ from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
 from torch_geometric.data.storage import GlobalStorage
 
 from nseg.errors import InputError
-from nseg.large import LargeGraph
+from nseg.graphs.large import LargeGraph
 from nseg.models.weights import read_weights
 
 

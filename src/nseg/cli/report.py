@@ -13,7 +13,7 @@ from nseg.cli.options import set_threads
 from nseg.errors import InputError
 
 if TYPE_CHECKING:
-    from nseg.study import Run
+    from nseg.study import StudyFolder
 
 FORMATS = ("table", "markdown", "csv", "latex", "none")
 
@@ -42,7 +42,7 @@ def report(
     set_threads(context)
     from nseg import study
 
-    opened, folder = study.Run(run), out or run / "report"
+    opened, folder = study.StudyFolder(run), out or run / "report"
     if not opened.studies():
         raise not_a_run(run)
     check_dataset(opened, dataset)
@@ -64,14 +64,14 @@ def not_a_run(folder: Path) -> InputError:
     return InputError(f"RUN must be a run folder of nseg bench (got {folder}, which is not). Make one: nseg bench smoke.")
 
 
-def check_dataset(run: Run, dataset: str | None) -> None:
+def check_dataset(run: StudyFolder, dataset: str | None) -> None:
     """Raise if the run has no trial on the dataset."""
     known = {trial.dataset for one in run.studies() for trial in run.study(one)[1].values()}
     if dataset is not None and dataset not in known:
         raise InputError(f"--dataset must be one of the run's: {', '.join(sorted(known))} (got {dataset!r}).")
 
 
-def print_results(run: Run, study: str, form: str) -> None:
+def print_results(run: StudyFolder, study: str, form: str) -> None:
     """Print the tables of a study in one of :data:`FORMATS`."""
     from nseg.study import summary, tables
 

@@ -13,8 +13,8 @@ from torch_geometric.explain import Explainer, Explanation
 from nseg import metrics
 from nseg.cli.console import console
 from nseg.datasets import Benchmark
-from nseg.source import arguments
-from nseg.store import attach
+from nseg.graphs.checks import argument_names
+from nseg.runs.stored import attach
 
 CAPTION = (
     "Fid+: share of predictions whose class changes without the explanation (higher is better). Fid-: share whose class "
@@ -41,7 +41,7 @@ MOST_LISTED = 12  # edges, or nodes, of one explanation
 
 def with_graphs(explainer: Explainer, graphs: Any, found: Sequence[Explanation]) -> list[Explanation]:
     """Return the explanations with their graphs, after a message about failed ones."""
-    names = arguments(explainer.model, graphs if isinstance(graphs, Data) else graphs[0])
+    names = argument_names(explainer.model, graphs if isinstance(graphs, Data) else graphs[0])
     failed = [one for one in found if one.get("reason") is not None]
     if failed:
         console().print(f"{len(failed)} could not be explained; output {failed[0].output_id}: {failed[0].reason}")
@@ -78,9 +78,9 @@ def measure(
     compared = {"explanation": found, **{kind: metrics.trivial(found, kind) for kind in ("all", "none", "random")}}
     measured = {}
     for name, explanations in compared.items():
-        judge = metrics.Judge(explainer, graphs, explanations)
+        evaluator = metrics.Evaluator(explainer, graphs, explanations)
         for masks in ("soft", "hard"):
-            result = judge.fidelity(masks)
+            result = evaluator.fidelity(masks)
             scores = {metric: getattr(result, metric) for metric in FIDELITY}
             if benchmark is not None and masks == "soft":
                 kind = "node" if explanations[0].get("edge_mask") is None else "edge"

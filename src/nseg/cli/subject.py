@@ -10,7 +10,8 @@ from torch import nn
 from nseg import baselines, datasets, models
 from nseg.cli.own import count_outputs, load_data, load_model
 from nseg.errors import InputError
-from nseg.explainer import BatchedAlgorithm, Explainer
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.explain.explainer import Explainer
 
 
 class Subject(NamedTuple):

@@ -25,19 +25,20 @@ def train(
     check_dataset(dataset)
     check_architecture(arch)
     set_threads(context)
-    from nseg import datasets, models, store
+    from nseg import datasets, models
     from nseg.models.weights import write_weights
+    from nseg.storage.files import prepare_folder, replace_file, write_json
 
     if out is not None:
-        store.prepared(out)
+        prepare_folder(out)
     recipe = models.recipe(dataset, seed=seed, **({} if epochs is None else {"epochs": epochs}))
     trained = models.train(datasets.load(dataset), arch, recipe)
     accuracy = ", ".join(f"{part} {value:.3f}" for part, value in trained.accuracy.items())
     console().print(f"{arch} on {dataset}: {trained.epochs} epochs, best at {trained.best_epoch}; accuracy {accuracy}.")
     if out is not None:
         digest: list[str] = []
-        store.replace_file(out / "model.safetensors", lambda path: digest.append(write_weights(trained.model, path)))
-        store.write_json(
+        replace_file(out / "model.safetensors", lambda path: digest.append(write_weights(trained.model, path)))
+        write_json(
             out / "manifest.json", {"dataset": dataset, "architecture": arch, "sha256": digest[0], **trained.record()}
         )
         console().print(f"Stored in {out}: model.safetensors, manifest.json.")

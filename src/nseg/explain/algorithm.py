@@ -24,7 +24,7 @@ from nseg.model.traced_graph import TracedGraph
 from nseg.search import formulas
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult, harden
-from nseg.search.parts import EDGES, NODES, Masks, MaskParts
+from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import evaluate
 

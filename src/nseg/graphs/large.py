@@ -120,9 +120,9 @@ class LargeGraph:
             x: features, [N, F].
             node, edge: further arrays by name, with a row per node (such as ``y``) or per edge.
         """
-        rows = {f"node.{name}": _as_as_array(value) for name, value in {"x": x, **(node or {})}.items()}
-        rows |= {f"edge.{name}": _as_as_array(value) for name, value in (edge or {}).items()}
-        ends = _check_arrays(_as_as_array(edge_index), rows)
+        rows = {f"node.{name}": _as_array(value) for name, value in {"x": x, **(node or {})}.items()}
+        rows |= {f"edge.{name}": _as_array(value) for name, value in (edge or {}).items()}
+        ends = _check_arrays(_as_array(edge_index), rows)
         nodes, edges = len(rows["node.x"]), ends.shape[1]
         root = files.prepare_folder(folder)
         if any(root.iterdir()):
@@ -250,7 +250,11 @@ def _arrays_in_memory(data: Data) -> tuple[dict[str, Any], dict[str, Array]]:
             arrays[f"node.{name}"] = _as_array(value)
     ends = _check_arrays(_as_array(data.edge_index), arrays)
     edge = np.argsort(ends[1], kind="stable")
-    arrays |= {"ptr": _offsets(np.bincount(ends[1], minlength=len(data.x))), "sender": ends[0][edge].astype(np.int64), "edge": edge}
+    arrays |= {
+        "ptr": _offsets(np.bincount(ends[1], minlength=len(data.x))),
+        "sender": ends[0][edge].astype(np.int64),
+        "edge": edge,
+    }
     return {"nodes": len(data.x), "edges": edges}, arrays
 
 
@@ -317,7 +321,9 @@ def _open_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
     try:
         note = json.loads((folder / "graph.json").read_text())
         # mode c: private pages that torch may call writable, although nothing is written
-        arrays = {name: np.load(folder / f"{name}.npy", "c", allow_pickle=False) for name in map(_check_name, note["arrays"])}
+        arrays = {
+            name: np.load(folder / f"{name}.npy", "c", allow_pickle=False) for name in map(_check_name, note["arrays"])
+        }
         nodes, edges = int(note["nodes"]), int(note["edges"])
         good = arrays["ptr"].shape == (nodes + 1,) and int(arrays["ptr"][-1]) == edges and nodes > 0
         good = good and all(len(arrays[name]) == edges and arrays[name].ndim == 1 for name in ("sender", "edge"))

@@ -163,10 +163,7 @@ class IncomingEdges:
         """Positions of the incoming edges of some nodes, and for each position its place in ``node``."""
         begin, end = self.ranges(node)
         degree = end - begin
-        if limit is None or not degree.numel() or int(degree.max()) <= limit:
-            count = degree
-        else:
-            count = degree.clamp(max=limit)
+        count = degree if limit is None else degree.clamp(max=limit)
         within, owner = group_members(offsets(count), torch.arange(node.numel(), device=node.device))
         within = within - offsets(count)[owner]
         return begin[owner] + within * degree[owner] // count[owner].clamp(min=1), owner

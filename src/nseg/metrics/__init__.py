@@ -1,13 +1,23 @@
-"""Metrics of explanations: functions of tensors, and functions that query the model in batches.
+"""Metrics: is an explanation right, and what is it worth?
 
-Public names are imported on first use. ``CATALOGUE`` has the unit and the better direction of each metric, and imports
-without torch.
+- ``scores``: functions of tensors, one formula each; ``catalogue``: their unit and better direction (imports no torch).
+- ``evaluator``: explanations on their model again; ``fidelity``: Fid+, Fid-, bounds and curves; ``removal``: deleted edges.
+- ``certification``, ``certificate``, ``intervals``: bounds under a law of the complement, with confidence intervals.
+- ``ground_truth``: accuracy, means and trivial explanations; ``agreement``: stability.
+
+Import from here: the names in ``__all__``, which are imported on first use.
+May import: datasets, explain, runs, search, model, graphs, storage, errors and ``explanation``.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nseg.metrics.agreement import perturbed_stability, stability
     from nseg.metrics.catalogue import CATALOGUE
+    from nseg.metrics.certificate import Certificate
+    from nseg.metrics.certification import certify
+    from nseg.metrics.fidelity import Curve, Evaluator, Fidelity, InstanceFidelity
+    from nseg.metrics.ground_truth import Accuracy, accuracy, summarise, trivial
     from nseg.metrics.scores import (
         area,
         bootstrap,
@@ -27,8 +37,6 @@ if TYPE_CHECKING:
         sparsity,
         unfaithfulness,
     )
-    from nseg.metrics.tables import Accuracy, accuracy, summarise, trivial
-    from nseg.metrics.worlds import Curve, Fidelity, Judge, Outcomes, perturbed_stability, stability
 else:
     from nseg.lazy import lazy_names
 
@@ -55,21 +63,26 @@ else:
                 "sparsity",
                 "unfaithfulness",
             ],
-            "nseg.metrics.tables": ["Accuracy", "accuracy", "summarise", "trivial"],
-            "nseg.metrics.worlds": ["Curve", "Fidelity", "Judge", "Outcomes", "perturbed_stability", "stability"],
+            "nseg.metrics.agreement": ["perturbed_stability", "stability"],
+            "nseg.metrics.certificate": ["Certificate"],
+            "nseg.metrics.certification": ["certify"],
+            "nseg.metrics.fidelity": ["Curve", "Evaluator", "Fidelity", "InstanceFidelity"],
+            "nseg.metrics.ground_truth": ["Accuracy", "accuracy", "summarise", "trivial"],
         },
     )
 
 __all__ = [
     "CATALOGUE",
     "Accuracy",
+    "Certificate",
     "Curve",
+    "Evaluator",
     "Fidelity",
-    "Judge",
-    "Outcomes",
+    "InstanceFidelity",
     "accuracy",
     "area",
     "bootstrap",
+    "certify",
     "charact",
     "connectedness",
     "entropy",

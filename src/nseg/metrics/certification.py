@@ -305,9 +305,7 @@ def _shared_settings(explanations: Sequence[Explanation]) -> BaseSettings:
     return settings if split[0] is None else replace(settings, split=tuple(split[0]))
 
 
-def _check_request(
-    law: Any, samples: Any, confidence: Any, exact: Any, seed: Any, settings: BaseSettings
-) -> _Request:
+def _check_request(law: Any, samples: Any, confidence: Any, exact: Any, seed: Any, settings: BaseSettings) -> _Request:
     """The arguments of :func:`certify`, checked."""
 
     def is_integer(value: Any, least: float, most: float) -> bool:

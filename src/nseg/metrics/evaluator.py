@@ -21,7 +21,7 @@ from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import outcome_of
 from nseg.model.traced_graph import TracedGraph, causal_models_of_graphs
-from nseg.search.parts import EDGES, NODES, Masks, MaskParts, Part
+from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import build_worlds
 
@@ -110,9 +110,7 @@ class WorldEvaluator:
                 for one, graph in zip(self.explanations, graphs, strict=True)
             ]
         )
-        models = causal_models_of_graphs(
-            self.model, self.outcome, graphs, output, self._classes(), self.edges, self.nodes
-        )
+        models = causal_models_of_graphs(self.model, self.outcome, graphs, output, self._classes(), self.edges, self.nodes)
         return list(models)
 
     def _check_data(self, data: Data | Sequence[Data]) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+
 from nseg.errors import InputError
 from nseg.metrics import scores
 from nseg.metrics.evaluator import MaskKind, WorldEvaluator
@@ -136,8 +137,8 @@ class Evaluator(WorldEvaluator):
         def top(rank: Tensor, counted: int, share: float) -> Tensor:
             return (rank < round((1 - share) * counted)).to(self.output.dtype)
 
-        masks = [[Masks({name: top(*r, share) for name, r in one.items()}) for one in ranked] for share in at]
-        return self._curve("sparsity", masks, at, intervention)
+        cut = [[Masks({name: top(*r, share) for name, r in one.items()}) for one in ranked] for share in at]
+        return self._curve("sparsity", cut, at, intervention)
 
     def robust_fidelity(
         self, alpha1: float = 0.1, alpha2: float = 0.9, samples: int = 20, masks: MaskKind = "hard", seed: int = 0

@@ -33,8 +33,7 @@ def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> 
     with borrow(evaluator.model):
         for complement in (False, True):
             graphs = [
-                _remove(evaluator, one, mask, complement)
-                for one, mask in zip(evaluator.explanations, masks, strict=True)
+                _remove(evaluator, one, mask, complement) for one, mask in zip(evaluator.explanations, masks, strict=True)
             ]
             worlds.append(_outputs(evaluator, graphs))
     return torch.stack(worlds)

@@ -81,9 +81,7 @@ class CausalModel:
         return self if times == 1 else self._of(self.instances.repeat(times))
 
     def _of(self, instances: InstanceBatch) -> CausalModel:
-        other = CausalModel(
-            self.model, self.outcome, instances, self.strategy, self._runner.whole_calls, self._embeddings
-        )
+        other = CausalModel(self.model, self.outcome, instances, self.strategy, self._runner.whole_calls, self._embeddings)
         other.members_at_once = self.members_at_once
         return other
 

@@ -198,9 +198,7 @@ class WorldRunner:
         batch = replace(batch, inputs=self.instances.without_edges(batch.inputs), edges_removed=True)
         return Plan(batch, [repeat(one) for one in calls])
 
-    def _planned_call(
-        self, number: int, call: PropagateCall, batch: WorldBatch, worlds: int, total: int
-    ) -> PlannedCall:
+    def _planned_call(self, number: int, call: PropagateCall, batch: WorldBatch, worlds: int, total: int) -> PlannedCall:
         """Keep the messages of step ``number`` of ``total`` that can still reach an explained output."""
         reaches = batch.hops[call.edge_index[call.receiver]] <= total - 1 - number
         keep = None if bool(reaches.all()) else reaches.nonzero().flatten()

@@ -66,7 +66,7 @@ def explained_graph(explanation: Explanation, dataset: Benchmark | None) -> Expl
     if edge_index is None:
         if whole_graph is None or edge_id is None or node_id is None:
             raise InputError(
-                "An explanation can only be drawn with its graph (got one without edge_index, as nseg.store.read returns). "
+                "An explanation can only be drawn with its graph (got one without edge_index, as nseg.read returns). "
                 "Pass its dataset: data=nseg.datasets.load(...)."
             )
         edge_index = torch.searchsorted(node_id, whole_graph.edge_index[:, edge_id])  # node_id is sorted

@@ -5,14 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
-from nseg.metrics import Judge
-from nseg.plot.explained_graph import DEFAULT_THRESHOLD
-from nseg.scm import borrowed
+from nseg.metrics.evaluator import WorldEvaluator
 
 
 @dataclass(frozen=True)
@@ -45,21 +41,13 @@ def worlds_of(
         data: the graph, or the graphs, that were explained.
         explanations: one explanation, or several.
     """
-    judge = Judge(explainer, data, explanations)
-    hard = any(judge.found[0].get(name) is not None for name in ("hard_edge_mask", "hard_node_mask"))
-    masks = judge.masks("hard" if hard else DEFAULT_THRESHOLD)
-    events = _events(judge.edges, judge.nodes)
-    parts = []
-    with borrowed(judge.model), torch.no_grad():
-        for part, (_, scm) in enumerate(judge.parts):
-            edge, node = judge.packed(masks, part)
-            parts.append(scm.do(_world_masks(edge, [e for e, _ in events]), _world_masks(node, [n for _, n in events])))
-    order = torch.argsort(torch.cat([which for which, _ in judge.parts]))
-    probabilities = torch.cat(parts, 1)[:, order].T.tolist()  # [B, K]
-    return [[World(_name(e, n), e, n, p) for (e, n), p in zip(events, row, strict=True)] for row in probabilities]
+    evaluator = WorldEvaluator(explainer, data, explanations)
+    p = evaluator.probability(evaluator.worlds(evaluator.default_masks)).T.tolist()  # [B, K]
+    kept = _kept(evaluator.edges, evaluator.nodes)
+    return [[World(_name(e, n), e, n, value) for (e, n), value in zip(kept, row, strict=True)] for row in p]
 
 
-def _events(edges: bool, nodes: bool) -> list[tuple[bool | None, bool | None]]:
+def _kept(edges: bool, nodes: bool) -> list[tuple[bool | None, bool | None]]:
     """Whether the explanation's edges and nodes are kept in each world, the factual world first."""
     if edges and nodes:
         return [(True, True), (False, False), (False, True), (True, False)]
@@ -68,8 +56,3 @@ def _events(edges: bool, nodes: bool) -> list[tuple[bool | None, bool | None]]:
 
 def _name(*kept: bool | None) -> str:
     return "".join(str(int(k)) for k in kept if k is not None)
-
-
-def _world_masks(mask: Tensor | None, kept: list[bool | None]) -> Tensor | None:
-    """The mask or its complement for each world, [K, ...]."""
-    return None if mask is None else torch.stack([mask if k else 1 - mask for k in kept])

@@ -8,11 +8,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nseg import objective as obj
+from nseg.metrics.evaluator import MASK_NAMES
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.lines import LineIndex
 from nseg.reports.method import Method
 from nseg.reports.ranking import ranking_thresholds, reachable_weights
+from nseg.search import formulas
+from nseg.search.parts import Masks
 
 
 class MaskEntries(NamedTuple):
@@ -60,7 +62,7 @@ class MethodAnswer:
             self.features = MaskEntries(self.explanation.node_mask, self.explanation.hard_node_mask)
         self.ranking = None if method.rankings is None else method.rankings[position]
         if self.ranking is None:
-            masks = (self.explanation.get("edge_mask"), self.explanation.get("node_mask"))
+            masks = Masks({part: self.explanation[name] for part, name in MASK_NAMES.items() if name in self.explanation})
             self.thresholds = ranking_thresholds(reachable_weights(masks, reached))
         else:
             self.thresholds = self.ranking.thresholds
@@ -116,7 +118,7 @@ class MethodAnswer:
         if worlds is not None and any(value is None for value in values.values()):
             p = worlds.p[0, self.position]
             q = (worlds.p[1:, self.position] * torch.tensor(self.method.split)).sum()
-            computed = (p, q, obj.pns_bound(p, q), obj.pn_bound(p, q), obj.ps_bound(p, q))
+            computed = (p, q, formulas.pns_bound(p, q), formulas.pn_bound(p, q), formulas.ps_bound(p, q))
             values = {name: float(value) for name, value in zip(names, computed, strict=True)}
         here = None if worlds is None else _worlds_json(worlds.p[:, self.position], worlds.label[:, self.position])
         return {**{name: rounded(value) for name, value in values.items()}, "worlds": here}

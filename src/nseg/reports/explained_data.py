@@ -11,10 +11,10 @@ from torch_geometric.explain import Explanation
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
-from nseg.explanation import placed
+from nseg.explanation import with_ids
 from nseg.plot.explained_graph import DEFAULT_THRESHOLD
 from nseg.plot.scene import Scene, scene
-from nseg.store import attach
+from nseg.runs.stored import attach
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,12 @@ class ExplainedData:
         An explanation read from disk gets its graph. One without hard masks, as PyG's algorithms return, gets hard masks
         by thresholding the soft ones.
         """
-        explanation = placed(explanation)
+        explanation = with_ids(explanation)
         if explanation.get("edge_index") is None:
             if self.graphs is None:
                 raise InputError(
                     "A report needs the graphs of its explanations (got explanations without edge_index, as "
-                    "nseg.store.read returns). Pass what was explained: data=..."
+                    "nseg.read returns). Pass what was explained: data=..."
                 )
             explanation = attach(explanation, self.graphs)
         copied: Explanation = explanation.clone()

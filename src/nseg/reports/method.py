@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from torch_geometric.explain import Explainer, Explanation
 
-from nseg.certify import Certificate
-from nseg.metrics import Judge
+from nseg.metrics.certificate import Certificate
+from nseg.metrics.fidelity import Evaluator
+from nseg.model.outcomes import outcome_of
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.ranking import Ranking, WorldOutcomes, evaluate_rankings, evaluate_worlds
-from nseg.scm import predicted_class, probability
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Method:
         explanations: its explanations.
         position_of: position in ``explanations`` of each output id.
         certificates: one for each explanation, if there are any.
-        judge: runs the model; None for a report without a model.
+        evaluator: runs the model; None for a report without a model.
         worlds: the model's answers in the worlds of the hard explanations.
         rankings: the model's answers along each ranking.
     """
@@ -35,7 +35,7 @@ class Method:
     explanations: list[Explanation]
     position_of: dict[int, int]
     certificates: Sequence[Certificate] | None = None
-    judge: Judge | None = None
+    evaluator: Evaluator | None = None
     worlds: WorldOutcomes | None = None
     rankings: list[Ranking] | None = None
 
@@ -67,24 +67,25 @@ class Method:
 
     def reached(self, position: int) -> Tensor:
         """Mask of an explanation's edges whose messages can reach the output, [E]."""
-        if self.judge is not None:
-            return self.judge.reached[position]
+        if self.evaluator is not None:
+            return self.evaluator.reached[position]
         explanation = self.explanations[position]
         known: Tensor | None = explanation.get("reached")
         return torch.ones(explanation.edge_index.size(1), dtype=torch.bool) if known is None else known
 
     def prediction(self, position: int, target: int) -> tuple[int | None, float | None]:
         """The predicted class and the probability of the explained class, if known."""
-        if self.judge is not None:
-            p = probability(self.judge.output, self.judge.target, self.judge.config)
-            return int(self.judge.label[position]), float(p[position])
+        if self.evaluator is not None:
+            p = self.evaluator.probability(self.evaluator.output)
+            return int(self.evaluator.label[position]), float(p[position])
         explanation = self.explanations[position]
         config, output = getattr(explanation, "_model_config", None), explanation.get("prediction")
         if config is None or output is None or target < 0:
             return None, None
         index = explanation.get("index")
         output = output[:1] if index is None else output[index].view(1, *output.shape[1:])
-        return int(predicted_class(output, config)), float(probability(output, torch.tensor([target]), config))
+        outcome = outcome_of(config)
+        return int(outcome.predicted(output)), float(outcome.probability(output, torch.tensor([target])))
 
 
 def evaluate_method(
@@ -98,6 +99,6 @@ def evaluate_method(
     position_of = {int(one.output_id): b for b, one in enumerate(explanations)}
     if explainer is None or explained.graphs is None:
         return Method(name, explanations, position_of, certificates)
-    judge = Judge(explainer, explained.graphs, explanations)
-    worlds = evaluate_worlds(judge, judge.masks("hard"))
-    return Method(name, explanations, position_of, certificates, judge, worlds, evaluate_rankings(judge))
+    evaluator = Evaluator(explainer, explained.graphs, explanations)
+    worlds = evaluate_worlds(evaluator, evaluator.masks("hard"))
+    return Method(name, explanations, position_of, certificates, evaluator, worlds, evaluate_rankings(evaluator))

@@ -15,16 +15,16 @@ from typing import Any
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
-from nseg.certify import Certificate
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
+from nseg.metrics.certificate import Certificate
+from nseg.model.borrow import unwrap_compiled
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.json_values import JsonObject
 from nseg.reports.method import Method, evaluate_method
 from nseg.reports.payload import payload
 from nseg.reports.payload import summary as default_summary
-from nseg.scm import uncompiled
-from nseg.store import replace_file
+from nseg.storage.files import replace_file
 from nseg.version import __version__
 
 HERE = Path(__file__).parent
@@ -195,7 +195,7 @@ def _facts(methods: Sequence[Method], explained: ExplainedData, explainer: Expla
     facts = {} if explained.dataset is None else {"dataset": explained.dataset.name}
     facts["explained"] = f"predictions for {count} {what}"
     if explainer is not None:
-        model = uncompiled(explainer.model)
+        model = unwrap_compiled(explainer.model)
         facts["model"] = f"{type(model).__name__}, {sum(p.numel() for p in model.parameters()):,} parameters"
     facts["methods"] = ", ".join(f"{method.name} ({_mask_parts(method)})" for method in methods)
     facts["left out"] = "edge messages and node features are multiplied by 0; nothing is deleted"

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nseg import metrics
-from nseg.metrics.worlds import TENTHS
+from nseg.metrics.fidelity import TENTHS
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
 from nseg.reports.json_values import JsonObject, rounded
@@ -67,8 +67,8 @@ def format_setting(value: Any) -> str:
 
 def _method(method: Method) -> JsonObject:
     curve = None
-    if method.judge is not None:
-        at = [method.judge.fidelity(t) for t in TENTHS[1:]]
+    if method.evaluator is not None:
+        at = [method.evaluator.fidelity(t) for t in TENTHS[1:]]
         names = ("fid_plus", "fid_minus", "pns", "sparsity")
         curve = {"at": TENTHS[1:], **{name: [rounded(getattr(f, name)) for f in at] for name in names}}
     return {
@@ -116,9 +116,9 @@ def summary(methods: Sequence[Method], explained: ExplainedData) -> JsonObject:
 
 
 def _summary_row(method: Method, explained: ExplainedData) -> list[Any]:
-    judge, dataset = method.judge, explained.dataset
-    if judge is not None:
-        fidelity = judge.fidelity("hard")
+    evaluator, dataset = method.evaluator, explained.dataset
+    if evaluator is not None:
+        fidelity = evaluator.fidelity("hard")
         names = ("pns", "pn", "ps", "fid_plus", "fid_minus", "charact", "sparsity")
         numbers = [rounded(getattr(fidelity, name)) for name in names]
     else:

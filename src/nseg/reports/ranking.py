@@ -7,10 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nseg.metrics import Judge
-from nseg.metrics.worlds import Pair
+from nseg.metrics.evaluator import WorldEvaluator
 from nseg.plot.explained_graph import DEFAULT_THRESHOLD
-from nseg.scm import predicted_class, probability
+from nseg.search.parts import EDGES, Masks
 
 MAX_THRESHOLDS = 20
 """Maximum number of thresholds of one ranking."""
@@ -32,15 +31,10 @@ class WorldOutcomes:
     label: Tensor
 
 
-def evaluate_worlds(judge: Judge, masks: list[Pair]) -> WorldOutcomes:
+def evaluate_worlds(evaluator: WorldEvaluator, masks: list[Masks]) -> WorldOutcomes:
     """Run the model with only the mask of each explanation, and in each sub-event of its complement."""
-    outputs = judge.outcome(masks)  # [2, B, C]: the mask, and everything else
-    if judge.edges and judge.nodes:
-        # With the edge mask inverted, the same two worlds are "kept nodes, other edges" and "kept edges, other nodes".
-        without_edges: list[Pair] = [(None if e is None else 1 - e, n) for e, n in masks]
-        outputs = torch.cat([outputs, judge.outcome(without_edges)])
-    p = torch.stack([probability(output, judge.target, judge.config) for output in outputs])
-    return WorldOutcomes(p, predicted_class(outputs, judge.config))
+    outputs = evaluator.worlds(masks)  # [1 + A, B, ...]
+    return WorldOutcomes(evaluator.probability(outputs), evaluator.outcome.predicted(outputs))
 
 
 def ranking_thresholds(weights: Tensor, limit: int = MAX_THRESHOLDS) -> list[float]:
@@ -79,32 +73,29 @@ class Ranking:
     label: Tensor
 
 
-def evaluate_rankings(judge: Judge, limit: int = MAX_THRESHOLDS) -> list[Ranking]:
+def evaluate_rankings(evaluator: WorldEvaluator, limit: int = MAX_THRESHOLDS) -> list[Ranking]:
     """Run the model at each threshold of each explanation's soft masks.
 
     All explanations share forward passes: pass t uses threshold t of each. An explanation with fewer thresholds repeats
     its last one, and the repeated results are dropped.
     """
-    soft = judge.masks("soft")
-    pairs = zip(soft, judge.reached, strict=True)
+    soft = evaluator.masks("soft")
+    pairs = zip(soft, evaluator.reached, strict=True)
     thresholds = [ranking_thresholds(reachable_weights(masks, reached), limit) for masks, reached in pairs]
     rounds = []
     for t in range(max(map(len, thresholds))):
         current = [levels[min(t, len(levels) - 1)] for levels in thresholds]
-        masks = [_keep_from(pair, level) for pair, level in zip(soft, current, strict=True)]
-        rounds.append(evaluate_worlds(judge, masks))
+        masks = [_keep_from(one, level) for one, level in zip(soft, current, strict=True)]
+        rounds.append(evaluate_worlds(evaluator, masks))
     p, label = (torch.stack([getattr(r, name) for r in rounds]) for name in ("p", "label"))  # [T, 1 + A, B]
     return [Ranking(levels, p[: len(levels), :, b], label[: len(levels), :, b]) for b, levels in enumerate(thresholds)]
 
 
-def reachable_weights(masks: Pair, reached: Tensor) -> Tensor:
+def reachable_weights(masks: Masks, reached: Tensor) -> Tensor:
     """Weights of all elements that can affect the output: edges that can reach it, and nodes."""
-    edge, node = masks
-    parts = [] if edge is None else [edge[reached]]
-    return torch.cat([*parts, *([] if node is None else [node.flatten()])])
+    return torch.cat([mask[reached] if name == EDGES else mask.flatten() for name, mask in masks.items()])
 
 
-def _keep_from(masks: Pair, threshold: float) -> Pair:
+def _keep_from(masks: Masks, threshold: float) -> Masks:
     """Hard masks of the elements with a weight of at least the threshold."""
-    edge, node = (None if mask is None else (mask >= threshold).to(mask.dtype) for mask in masks)
-    return edge, node
+    return masks.map(lambda mask: (mask >= threshold).to(mask.dtype))

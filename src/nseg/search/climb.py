@@ -12,14 +12,12 @@ from nseg.search.formulas import entropy, mix
 from nseg.search.harden import SearchResult
 from nseg.search.noise import mask_noise
 from nseg.search.objective import objective_of
-from nseg.search.parts import Masks, MaskParts
+from nseg.search.parts import MaskParts, Masks
 from nseg.search.settings import Settings
 from nseg.search.worlds import ComplementDraw, world_log_odds
 
 
-def climb_bound(
-    causal: CausalModel, parts: MaskParts, settings: Settings, tick: Tick = lambda: None
-) -> SearchResult:
+def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick: Tick = lambda: None) -> SearchResult:
     """Climb the bound (Algorithm 1)."""
     split, objective = parts.split(settings), objective_of(settings)
     law = settings.law or Shifted(settings.noise)
@@ -51,9 +49,7 @@ def initial_logits(causal: CausalModel, parts: MaskParts, settings: Settings) ->
         entries = part.scale(settings.whole_graph)[part.owner].to(causal.dtype)
         reach = settings.spread * entries.rsqrt().view(-1, *[1] * (len(part.shape) - 1))
         draws = [noise[part.name].draw(-1 - number) for number in range(len(settings.starts))]
-        found[part.name] = torch.stack(
-            [at + reach * (2 * u - 1) for at, u in zip(settings.starts, draws, strict=True)]
-        )
+        found[part.name] = torch.stack([at + reach * (2 * u - 1) for at, u in zip(settings.starts, draws, strict=True)])
     return found
 
 
@@ -65,4 +61,5 @@ def price(state: StepState, settings: Settings) -> Tensor:
     for part in state.parts:
         alpha, beta = prices[part.group]
         terms.append(alpha * sizes[part.name] + beta * entropies[part.name] / state.cache["scale"][part.name])
-    return sum(terms[1:], terms[0])
+    total: Tensor = sum(terms[1:], terms[0])
+    return total

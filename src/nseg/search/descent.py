@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
-from nseg.search.parts import Masks, MaskParts
+from nseg.search.parts import MaskParts, Masks
 
 Tick = Callable[[], object]
 """Called once per step, for a progress bar."""
@@ -128,9 +128,7 @@ def descend(
     for _ in range(settings.steps - len(trace)):
         tick()
     history = torch.stack(trace) if trace else record.highest.new_zeros(0, number)
-    return DescentResult(
-        record.best(parts), record.masks, last, state.logits.map(torch.detach), history, record.steps
-    )
+    return DescentResult(record.best(parts), record.masks, last, state.logits.map(torch.detach), history, record.steps)
 
 
 @dataclass

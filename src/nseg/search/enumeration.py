@@ -81,9 +81,7 @@ class WorldTable:
 
 
 @torch.no_grad()
-def enumerate_worlds(
-    causal: CausalModel, parts: MaskParts, most: int
-) -> Iterator[tuple[Tensor, Tensor, WorldTable]]:
+def enumerate_worlds(causal: CausalModel, parts: MaskParts, most: int) -> Iterator[tuple[Tensor, Tensor, WorldTable]]:
     """The worlds of all instances with at most ``most`` elements: their numbers, their elements, and the table."""
     device = parts.owner.device
     for group, members, some, its in parts.grouped(causal, torch.where(parts.count <= most, parts.count, -1)):

@@ -116,7 +116,7 @@ def entropy(logits: Tensor) -> Tensor:
     return F.softplus(logits) - logits * torch.sigmoid(logits)
 
 
-# --- surrogates, which are climbed -------------------------------------------------------------------------------------------------------
+# --- surrogates, which are climbed -------------------------------------------------------------------------------------
 # Functions of the log-odds z_factual [P, B] and z_complement [P, A, S, B], whose sigmoids are probabilities, of the split of
 # the complement into sub-events, and of the step.
 

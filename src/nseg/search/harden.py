@@ -12,7 +12,7 @@ from nseg.model.causal import CausalModel
 from nseg.search.enumeration import best_subset
 from nseg.search.formulas import size
 from nseg.search.moves import climb_merit, shrink
-from nseg.search.parts import Masks, MaskParts
+from nseg.search.parts import MaskParts, Masks
 from nseg.search.prefix import best_prefix
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import SubsetScorer, ranks
@@ -43,9 +43,7 @@ class SearchResult:
     steps: Tensor | None = None
 
 
-def harden(
-    causal: CausalModel, parts: MaskParts, result: SearchResult, settings: BaseSettings
-) -> tuple[Masks, Tensor]:
+def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings: BaseSettings) -> tuple[Masks, Tensor]:
     """Hard masks of the elements, and whether each instance's is the best there is, [B]."""
     exact = torch.zeros(len(causal.instances), dtype=torch.bool, device=causal.instances.x.device)
     if result.hard is not None:

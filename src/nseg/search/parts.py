@@ -231,9 +231,7 @@ class MaskParts:
     parts: tuple[Part, ...]
 
     @classmethod
-    def of(
-        cls, instances: InstanceBatch, edges: bool, nodes: MaskType | None = None, undirected: bool = False
-    ) -> MaskParts:
+    def of(cls, instances: InstanceBatch, edges: bool, nodes: MaskType | None = None, undirected: bool = False) -> MaskParts:
         """The parts that the mask types of PyG ask for."""
         parts: list[Part] = [EdgePart(instances, undirected)] if edges else []
         if nodes is not None:

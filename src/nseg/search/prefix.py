@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
-from nseg.search.parts import EDGES, EdgePart, Masks, MaskParts
+from nseg.search.parts import EDGES, EdgePart, MaskParts, Masks
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import DECIMALS, SubsetScorer, ranks, size_bucket
 

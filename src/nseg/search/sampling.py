@@ -17,7 +17,7 @@ from nseg.errors import InputError
 from nseg.graphs.batch import offsets
 from nseg.search.complement import Bernoulli, Law, literal
 from nseg.search.noise import PartNoise, instance_keys, uniform
-from nseg.search.parts import Masks, MaskParts
+from nseg.search.parts import MaskParts, Masks
 
 BLOCK = 128
 """Samples that are drawn together; fixed, because the random numbers of a sample must not depend on memory."""

@@ -16,7 +16,7 @@ from nseg.model.causal import CausalModel
 from nseg.search.complement import Law, literal
 from nseg.search.formulas import mix
 from nseg.search.noise import Noise
-from nseg.search.parts import Masks, MaskParts, Part
+from nseg.search.parts import MaskParts, Masks, Part
 
 
 @dataclass(frozen=True)

@@ -29,4 +29,16 @@ else:
         },
     )
 
-__all__ = ["Method", "Study", "StudyFolder", "Trial", "find", "names", "read", "run_trials", "start", "write_pages", "write_report"]
+__all__ = [
+    "Method",
+    "Study",
+    "StudyFolder",
+    "Trial",
+    "find",
+    "names",
+    "read",
+    "run_trials",
+    "start",
+    "write_pages",
+    "write_report",
+]

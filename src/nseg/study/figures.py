@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nseg.errors import InputError
-from nseg.store import replace_file
+from nseg.storage.files import replace_file
 from nseg.study.runs import StudyFolder
 from nseg.study.summary import column_title, summary
 

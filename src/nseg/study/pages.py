@@ -8,7 +8,8 @@ from typing import Any
 
 from nseg.errors import InputError
 from nseg.reports import report
-from nseg.store import prepared, read_explanations
+from nseg.runs.parquet import read_file
+from nseg.storage.files import prepare_folder
 from nseg.study.plan import Trial, format_setting
 from nseg.study.runs import StudyFolder
 from nseg.study.summary import LOWER_IS_BETTER, NOT_RANKED, Score, column_title, summary
@@ -47,7 +48,7 @@ def write_pages(
         chosen = [label for label in methods or complete[:DEFAULT_METHODS] if label in records]
         if not chosen or (only is not None and network[0] != only):
             continue
-        path = prepared(out) / f"{name}-{'-'.join(network)}.html"
+        path = prepare_folder(out) / f"{name}-{'-'.join(network)}.html"
         table = summary_table(study.columns, [score for score in scores if (score.dataset, score.architecture) == network])
         written.append(_write_page(folder, name, {label: records[label] for label in chosen}, table, path))
     return written
@@ -67,8 +68,7 @@ def _write_page(folder: StudyFolder, name: str, records: dict[str, Record], tabl
     first = Trial(**next(iter(records.values()))["trial"])
     task = load_task(first.dataset, first.architecture, first.network)
     explanations = {
-        label: read_explanations(folder.path / "explanations" / f"{record['key']}.parquet")
-        for label, record in records.items()
+        label: read_file(folder.path / "explanations" / f"{record['key']}.parquet") for label, record in records.items()
     }
     facts = {
         "explained": f"the classes of {len(next(iter(explanations.values())))} {task.bench.level}s",

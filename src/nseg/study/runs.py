@@ -18,7 +18,7 @@ import torch_geometric
 
 from nseg.backends import Backend, Local
 from nseg.errors import InputError
-from nseg.store import prepared, write_bytes, write_json
+from nseg.storage.files import prepare_folder, write_bytes, write_json
 from nseg.study.plan import Study, Trial, study_from_plain_data
 from nseg.study.trial import Record, TrialJob, TrialResult, hash_source, run_trial, trial_key
 from nseg.version import __version__
@@ -96,11 +96,11 @@ class StudyFolder:
 
 def start(study: Study, folder: str | Path, command: str = "") -> tuple[StudyFolder, dict[str, Trial]]:
     """Create or open a run folder, write the study into it, and return its trials by key."""
-    root = prepared(folder)
+    root = prepare_folder(folder)
     if (root / "manifest.json").exists():
         raise InputError(f"{root} must be empty or hold studies (got a run of nseg explain). Give another folder.")
     for part in ("studies", "records", "explanations", "values", "locks"):
-        prepared(root / part)
+        prepare_folder(root / part)
     trials = {trial_key(trial): trial for trial in study.trials()}
     content = {
         "study": asdict(study),

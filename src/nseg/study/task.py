@@ -20,10 +20,11 @@ from nseg.datasets import Benchmark
 from nseg.datasets import load as load_dataset
 from nseg.datasets.tu import data_folder
 from nseg.errors import InputError
-from nseg.explainer import BatchedAlgorithm, Explainer
-from nseg.fingerprint import digest
-from nseg.many import explain_many
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.explain.explainer import Explainer
+from nseg.explain.many import explain_many
 from nseg.models import manifest, pretrained
+from nseg.storage.hashing import digest
 
 _AUTHORS_GRAPHS = {
     "ba-shapes": ("BA-Shapes", 300, 5),

@@ -22,11 +22,13 @@ from torch_geometric.explain import Explanation
 from nseg.baselines import find as find_method
 from nseg.baselines import make as make_method
 from nseg.errors import InputError
-from nseg.explainer import BatchedAlgorithm, Explainer
-from nseg.fingerprint import digest, of_file
-from nseg.many import explain_many
-from nseg.metrics import Judge, accuracy, charact
-from nseg.store import attach, decode, encode
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.explain.explainer import Explainer
+from nseg.explain.many import explain_many
+from nseg.metrics import Evaluator, accuracy, charact
+from nseg.runs.parquet import decode, encode
+from nseg.runs.stored import attach
+from nseg.storage.hashing import digest, hash_file
 from nseg.study.plan import Trial
 from nseg.study.task import ExplanationTask, load_task
 
@@ -62,7 +64,7 @@ def hash_source(purpose: str) -> str:
         chosen = [path for path in sources if rooms[path] == "metrics" or path == Path(__file__)]
     else:
         chosen = [path for path in sources if rooms[path] not in ROOMS_WITHOUT_EFFECT]
-    return digest({path.relative_to(PACKAGE).as_posix(): of_file(path) for path in chosen})
+    return digest({path.relative_to(PACKAGE).as_posix(): hash_file(path) for path in chosen})
 
 
 def make_algorithm(trial: Trial) -> BatchedAlgorithm:
@@ -188,7 +190,7 @@ def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, .
     found = [attach(one, task.graphs) for one in decode(stored)]
     scores, curves = instance_scores(task, explainer, found, trial.masks), {}
     if "thresholds" in measures:
-        curve = Judge(explainer, task.graphs, found).thresholds()
+        curve = Evaluator(explainer, task.graphs, found).thresholds()
         curves["thresholds"] = {
             k: [float(v) for v in getattr(curve, k)] for k in ("at", "fid_plus", "fid_minus", "charact", "sparsity")
         }
@@ -207,10 +209,10 @@ def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, .
 
 def instance_scores(task: ExplanationTask, explainer: Explainer, found: list[Explanation], masks: str) -> dict[str, Tensor]:
     """The scores of each instance, by column, [B] each."""
-    judge = Judge(explainer, task.graphs, found)
+    evaluator = Evaluator(explainer, task.graphs, found)
     scores: dict[str, Tensor] = {}
     for kind, cut in MASK_KINDS.items():
-        each = judge.outcomes(cut)
+        each = evaluator.each(cut)
         scores |= {
             f"{kind}.fid_plus": each.changed_without,
             f"{kind}.fid_minus": each.changed_with,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nseg.store import prepared, replace_file, write_json
+from nseg.storage.files import prepare_folder, replace_file, write_json
 from nseg.study import figures, summary, tables
 from nseg.study.runs import StudyFolder
 
@@ -17,7 +17,7 @@ def write_report(folder: StudyFolder, name: str, out: str | Path) -> list[str]:
         name: name of the study.
         out: folder to write into.
     """
-    root, scores, (study, _) = prepared(out), summary.summary(folder, name), folder.study(name)
+    root, scores, (study, _) = prepare_folder(out), summary.summary(folder, name), folder.study(name)
     shown, cost = tables.tables(scores), summary.cost(folder, name)
     facts = summary.manifest(folder, name)
     page = f"# {study.title}\n\nMade by `{facts['command']}`, then `nseg report`. {tables.NOTES}\n\n"

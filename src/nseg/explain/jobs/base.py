@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -42,7 +42,7 @@ LONGEST_REASON = 1000  # characters
 Shard = tuple[int, list[int]]
 """Number of a shard, and its targets."""
 
-Answer = Explanation | tuple[BatchAnswer, int]
+Answer: TypeAlias = Explanation | tuple[BatchAnswer, int]
 """An explanation on the whole graph, or a position in a batched answer."""
 
 

@@ -88,6 +88,4 @@ class ManyGraphsJob(ExplainJob):
         return _GraphBlock(inputs, given, output, self.outcome.check_target(output, target))
 
     def _causal_models(self, block: _GraphBlock) -> Iterator[tuple[Tensor, CausalModel]]:
-        return causal_models_of_graphs(
-            self.model, self.outcome, block.inputs, block.output, block.classes, *self.masks
-        )
+        return causal_models_of_graphs(self.model, self.outcome, block.inputs, block.output, block.classes, *self.masks)

@@ -10,11 +10,11 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import Explanation
 
-from nseg.complement import uniform
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
-from nseg.explanation import placed
+from nseg.explanation import copy_explanation, with_ids
 from nseg.metrics import scores
+from nseg.search.noise import uniform
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def accuracy(data: Benchmark, explanations: Explanation | Sequence[Explanation],
             f"data must be a dataset of nseg.datasets, which has ground truth (got {type(data).__name__}). For your own, "
             "compare masks by metrics.recall_at_k and metrics.roc_auc."
         )
-    found = [placed(one) for one in _several(explanations)]
+    found = [with_ids(one) for one in _several(explanations)]
     rows = [_one(data, one, kind) for one in found]
     return Accuracy(*(torch.tensor(column, dtype=torch.double) for column in zip(*rows, strict=True)))
 
@@ -137,9 +137,8 @@ def trivial(explanations: Explanation | Sequence[Explanation], kind: str, seed: 
     if kind not in (*values, "random"):
         raise InputError(f"kind must be 'all', 'none', 'half' or 'random' (got {kind!r}).")
     made = []
-    for one in map(placed, _several(explanations)):
-        other = one.clone()
-        other._model_args, other._model_config = one._model_args, one._model_config
+    for one in map(with_ids, _several(explanations)):
+        other = copy_explanation(one)
         for name in ("edge_mask", "node_mask"):
             mask = one.get(name)
             if mask is None:
