@@ -244,7 +244,7 @@ def test_words_for_what_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
                 make(name, workers)
     with pytest.raises(InputError, match="has one worker"):
         make("local", 2)
-    with pytest.raises(InputError, match="belongs to the back end 'ray'"):
+    with pytest.raises(InputError, match="belongs to the backend 'ray'"):
         make("processes", 2, "auto")
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BackendError, match=r'pip install "nseg\[ray\]"'):
