@@ -71,7 +71,7 @@ def test_every_setting_is_documented() -> None:
 
 def test_every_method_and_metric_is_documented() -> None:
     text = (DOCS / "compare.md").read_text()
-    names = [*baselines.CATALOGUE, *(name for name in metrics.__all__ if hasattr(getattr(metrics, name), "unit"))]
+    names = [*baselines.CATALOGUE, *metrics.CATALOGUE]
     assert [name for name in names if f"`{name}`" not in text] == []
 
 

@@ -23,7 +23,8 @@ from zoo import GRAPH_CONFIG, NODE_MODELS, Molecule, explainer, graph, quick, se
 
 import nseg
 from nseg import NSEG, Explainer, LargeGraph, NsegError, explain_many, models, store
-from nseg.cli import numbers, own_data
+from nseg.cli.options import parse_numbers
+from nseg.cli.own import load_data
 from nseg.study import plan
 
 fuzzed = settings(
@@ -215,7 +216,7 @@ def test_weights_and_graphs_in_files(tmp_path_factory, data) -> None:
     path = folder / f"file{data.draw(st.sampled_from(['.pt', '.safetensors', '']))}"
     path.write_bytes(data.draw(contents))
     attempt(lambda: models.read_weights(path))
-    attempt(lambda: own_data(path))
+    attempt(lambda: load_data(path))
     assert not mark.exists()
 
 
@@ -244,7 +245,7 @@ SMOKE = (Path(plan.__file__).parent / "studies" / "smoke.toml").read_bytes()
 @given(st.one_of(mutated(SMOKE), st.binary(max_size=60)), st.text(max_size=8))
 def test_studies_and_numbers(toml, text) -> None:
     attempt(lambda: plan.read(toml.decode(errors="replace"), "fuzzed"))
-    attempt(lambda: numbers(text))
+    attempt(lambda: parse_numbers(text))
 
 
 def test_nothing_is_written_outside_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
