@@ -46,7 +46,7 @@ from nseg.baselines import CATALOGUE, make
 from nseg.baselines.pgexplainer import PGExplainer
 from nseg.datasets import load as load_dataset
 from nseg.explainer import BatchedAlgorithm
-from nseg.metrics import Judge, accuracy
+from nseg.metrics import Evaluator, accuracy
 from nseg.models import pretrained
 
 OUR_DATASETS = {"Mutagenicity": "mutagenicity", "MSRC_21": "msrc-21"}
@@ -186,7 +186,7 @@ def measure_method(task: Task, method: str, seed: int, calls: int) -> Row | None
 
 def fidelity(explain: Explainer, task: Task, found: list[Explanation]) -> dict[str, float]:
     """Fid+, Fid-, charact and sparsity in percent, of soft, hard and cut masks, and the PNS bound of hard ones."""
-    judge = Judge(explain, task.data, found)
+    judge = Evaluator(explain, task.data, found)
     scores: dict[str, float] = {}
     for kind, masks in MASK_KINDS.items():
         if kind == "hard" and found[0].get("hard_edge_mask") is None:

@@ -37,7 +37,7 @@ def main() -> None:
     graph = data.graphs[0]
     few = explain_many(explain, graph, data.instances[:8])  # warm up
     metrics.accuracy(data, few)
-    metrics.Judge(explain, graph, few).fidelity("hard", "remove")
+    metrics.Evaluator(explain, graph, few).fidelity("hard", "remove")
     rows: list[tuple[str, float]] = []
 
     def timed(name: str, run: Callable[[], object]) -> object:
@@ -48,8 +48,8 @@ def main() -> None:
 
     found = timed("explaining 400 nodes", lambda: explain_many(explain, graph, data.instances))
     assert isinstance(found, list)
-    judge = timed("setting up the judge", lambda: metrics.Judge(explain, graph, found))
-    assert isinstance(judge, metrics.Judge)
+    judge = timed("setting up the judge", lambda: metrics.Evaluator(explain, graph, found))
+    assert isinstance(judge, metrics.Evaluator)
     timed("fidelity, soft and hard, mask", lambda: [judge.fidelity(m) for m in ("soft", "hard")])
     timed("fidelity, hard, remove", lambda: judge.fidelity("hard", "remove"))
     timed("nine thresholds", judge.thresholds)

@@ -58,7 +58,7 @@ def explainer(model: nn.Module, algorithm: Any, masks: str, config: dict[str, st
     )
 
 
-def keeps_and_flips(judge: metrics.Judge) -> Tensor:
+def keeps_and_flips(judge: metrics.Evaluator) -> Tensor:
     """Whether each hard explanation keeps the class, and its removal changes it, [B]."""
     factual, complement = (predicted_class(o, judge.config) for o in judge.outcome(judge.masks("hard")))
     return (factual == judge.label) & (complement != judge.label)
@@ -70,7 +70,7 @@ def search_longer(model: nn.Module, data: Any, index: Sequence[int], masks: str,
     for seed in range(3):
         hard = NSEG(tolerance=0.0, starts=(-1.0, 0.0, 1.0, 2.0, 3.0), steps=200, rounds=40, exact=14, seed=100 + seed)
         explain = explainer(model, hard, masks, config)
-        found |= keeps_and_flips(metrics.Judge(explain, data, explain_many(explain, data, index, progress=False)))
+        found |= keeps_and_flips(metrics.Evaluator(explain, data, explain_many(explain, data, index, progress=False)))
     return found
 
 
@@ -88,7 +88,7 @@ def measure(args: argparse.Namespace, dataset: str, architecture: str, masks: st
         start = time.perf_counter()
         found = explain_many(explain, data, index, progress=False)
         seconds = (time.perf_counter() - start) / len(found)
-        judge = metrics.Judge(explain, data, found)
+        judge = metrics.Evaluator(explain, data, found)
         soft, hard = judge.fidelity("soft"), judge.fidelity("hard")
         known |= keeps_and_flips(judge)
         line: dict[str, Any] = {"dataset": dataset, "architecture": architecture, "masks": masks, "seed": seed}
@@ -120,7 +120,7 @@ def compare_with_preset(args: argparse.Namespace) -> list[dict[str, Any]]:
             start = time.perf_counter()
             found = explain_many(explain, data, index, progress=False)
             seconds = (time.perf_counter() - start) / len(found)
-            hard = metrics.Judge(explain, data, found).fidelity("hard")
+            hard = metrics.Evaluator(explain, data, found).fidelity("hard")
             line: dict[str, Any] = {"dataset": dataset, "method": label, "instances": len(found), "seconds": seconds}
             line |= {"hard_charact": hard.charact, "hard_sparsity": hard.sparsity, "edges_kept": mean_kept_edges(found)}
             lines.append(line | authors.accuracy(data, found, first, block, k))

@@ -21,7 +21,7 @@ from torch_geometric.utils import k_hop_subgraph
 
 from nseg import explain_many
 from nseg.baselines import make
-from nseg.metrics import Judge
+from nseg.metrics import Evaluator
 
 NODES_IN_TRUTH = {"BA-Shapes": 5, "Tree-Cycles": 6, "Tree-Grid": 9}
 FID = ("fid_plus_c", "fid_minus_c")
@@ -178,7 +178,7 @@ def random_masks(model: nn.Module, data: Data, nodes: range, name: str) -> Itera
     for seed in range(SEEDS):
         explain = explainer(model, make("random", seed=seed), "e")
         found = explain_many(explain, data, nodes)
-        value = Judge(explain, data, found).fidelity("soft")
+        value = Evaluator(explain, data, found).fidelity("soft")
         seeds.append((100 * value.fid_plus, 100 * value.fid_minus))
     for kind, values in (("mean", np.mean(seeds, 0)), ("standard deviation", np.std(seeds, 0))):
         scores = dict(zip(FID, values.tolist(), strict=True))

@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
         kept = list_bonds(one, data)
         print(f"  because of {kept}: p is {one.p_factual:.2f} with these alone, {one.p_complement:.2f} without")
 
-    scores = metrics.Judge(explainer, data.graphs, explanations).fidelity("hard")
+    scores = metrics.Evaluator(explainer, data.graphs, explanations).fidelity("hard")
     overall = metrics.accuracy(data, metrics.trivial(explanations, "all")).precision.mean()
     print(
         f"\nOver {len(explanations)} molecules: the explanation alone keeps the class in {1 - scores.fid_minus:.0%}, "

@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         print(f"\n{scene.title}: {count_names([node.name for node in scene.nodes])}")
         print(f"  because of {kept}: p is {one.p_factual:.2f} with these alone, {one.p_complement:.2f} without")
 
-    scores = metrics.Judge(explainer, data.graphs, explanations).fidelity("hard")
+    scores = metrics.Evaluator(explainer, data.graphs, explanations).fidelity("hard")
     print(
         f"\nOver {len(explanations)} scenes: the explanation alone keeps the class in {1 - scores.fid_minus:.0%}, "
         f"the class changes without it in {scores.fid_plus:.0%}; {scores.sparsity:.0%} of the regions are left out."

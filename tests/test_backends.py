@@ -151,8 +151,8 @@ def test_a_study_gives_the_same_records(backend: Backend, tmp_path: Path) -> Non
     for name, used in (("here", None), ("there", backend)):
         plan = study.read(STUDY, "tiny")
         folder, trials = study.start(plan, tmp_path / name)
-        found = {record["key"]: record["means"] for record in study.run(folder, plan, trials, used)}
-        assert list(study.run(folder, plan, trials, used)) == [], "all is done"
+        found = {record["key"]: record["means"] for record in study.run_trials(folder, plan, trials, used)}
+        assert list(study.run_trials(folder, plan, trials, used)) == [], "all is done"
         means.append({key: {k: v for k, v in one.items() if k != "seconds"} for key, one in found.items()})
     assert means[0] == means[1]
     assert len(means[0]) == 4

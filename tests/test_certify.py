@@ -8,6 +8,9 @@ import math
 
 import pytest
 import torch
+from nseg.certify import empirical_bernstein, hoeffding, mean_interval
+from nseg.complement import literal
+from nseg.draws import chances, other_subsets
 from scipy.stats import binom
 from torch import Tensor
 from torch_geometric.data import Data
@@ -19,9 +22,6 @@ import nseg
 from nseg import Bernoulli, InputError, SettingsError, certify, explain_many
 from nseg import objective as obj
 from nseg.baselines.exhaustive import Exhaustive
-from nseg.certify import empirical_bernstein, hoeffding, mean_interval
-from nseg.complement import literal
-from nseg.draws import chances, other_subsets
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 E, F = {"edge_mask_type": "object"}, {"node_mask_type": "object"}

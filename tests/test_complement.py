@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import torch
-from torch_geometric.explain.config import MaskType, ModelConfig
-from zoo import NODE_CONFIG, NODE_MODELS, graph, seeded
-
 from nseg.complement import Shifted, Subset, instance_keys, literal, uniform
 from nseg.instances import Inputs
 from nseg.scm import borrowed
 from nseg.source import Source
 from nseg.space import Noise, Space
+from torch_geometric.explain.config import MaskType, ModelConfig
+from zoo import NODE_CONFIG, NODE_MODELS, graph, seeded
 
 
 def instances(rows: list[int]):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nseg.instances import Inputs, Neighbours, Role, around
 from torch_geometric.utils import k_hop_subgraph
 from zoo import graph
-
-from nseg.instances import Inputs, Neighbours, Role, around
 
 graphs = st.builds(
     graph,

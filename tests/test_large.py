@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nseg.large import AT_ONCE, TooLargeError
 from test_long_runs import content
 from torch_geometric.data import Data
 from torch_geometric.explain import GNNExplainer
@@ -19,7 +20,6 @@ from zoo import LINK_CONFIG, NODE_MODELS, Link, explainer, graph, quick, seeded
 
 import nseg
 from nseg import BudgetError, InputError, LargeGraph, ModelError, NsegWarning, StoreError, explain_many, store
-from nseg.large import AT_ONCE, TooLargeError
 
 DATA = graph(nodes=40, edges=60)
 TARGETS = [3, 0, 17, 39]

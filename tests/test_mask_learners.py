@@ -6,6 +6,10 @@ import random
 
 import pytest
 import torch
+from nseg.instances import Inputs
+from nseg.scm import borrowed
+from nseg.source import Source
+from nseg.space import Masks
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch_geometric.data import Data
@@ -18,10 +22,6 @@ from nseg.baselines.cf2 import CF2
 from nseg.baselines.cf_gnnexplainer import CFGNNExplainer
 from nseg.baselines.gnnexplainer import GNNExplainer
 from nseg.baselines.mask_learning import normal, start
-from nseg.instances import Inputs
-from nseg.scm import borrowed
-from nseg.source import Source
-from nseg.space import Masks
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 EVERY = [GNNExplainer, CFGNNExplainer, CF2]

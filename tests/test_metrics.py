@@ -31,7 +31,7 @@ from zoo import (
 
 from nseg import InputError, explain_many, metrics
 from nseg.datasets import Benchmark, load
-from nseg.metrics import Judge, scores
+from nseg.metrics import Evaluator, scores
 from nseg.models import pretrained
 
 MASKS = {
@@ -112,7 +112,7 @@ def test_fidelity_is_pygs_averaged_over_instances(name: str, masks: str) -> None
     model, data = seeded(NODE_MODELS[name]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8), **MASKS[masks])
     found = explain_many(explain, data, range(12), **arguments(model, data))
-    judge = Judge(explain, data, found)
+    judge = Evaluator(explain, data, found)
     soft = judge.fidelity("soft")
     by_pyg = np.array([pyg_fidelity(explain, one) for one in found])
     assert soft.fid_plus == pytest.approx(by_pyg[:, 0].mean(), abs=1e-6)
@@ -131,19 +131,19 @@ def test_fidelity_of_graphs_and_links() -> None:
     some = [graph(nodes=6 + s, edges=9, seed=s) for s in range(5)]
     explain = explainer(seeded(Molecule), quick(steps=8), GRAPH_CONFIG)
     found = explain_many(explain, some)
-    result = Judge(explain, some, found).fidelity()
+    result = Evaluator(explain, some, found).fidelity()
     by_pyg = np.array([pyg_fidelity(explain, one) for one in found])
     assert (result.fid_plus, result.fid_minus) == pytest.approx(tuple(by_pyg.mean(0)))
     data = graph()
     data.edge_label_index = torch.tensor([[0, 3, 7], [2, 9, 11]])
     explain = explainer(seeded(Link), quick(steps=8), LINK_CONFIG)
     found = explain_many(explain, data)
-    result = Judge(explain, data, found).fidelity()
+    result = Evaluator(explain, data, found).fidelity()
     by_pyg = np.array([pyg_fidelity(explain, one) for one in found])
     assert (result.fid_plus, result.fid_minus) == pytest.approx(tuple(by_pyg.mean(0)))
-    assert float(Judge(explain, data, found).unfaithfulness().min()) >= 0
+    assert float(Evaluator(explain, data, found).unfaithfulness().min()) >= 0
     ones = metrics.trivial(found, "none")
-    assert float(Judge(explain, data, ones).unfaithfulness().max()) > 0  # where PyG's is always 0
+    assert float(Evaluator(explain, data, ones).unfaithfulness().max()) > 0  # where PyG's is always 0
 
 
 @pytest.mark.parametrize("name", ["gcn", "gin", "sage"])
@@ -151,7 +151,7 @@ def test_removal_is_deleting_edges(name: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8))
     found = explain_many(explain, data, range(10))
-    judge = Judge(explain, data, found)
+    judge = Evaluator(explain, data, found)
     result = judge.fidelity("hard", "remove")
     with torch.no_grad():
         label = model(data.x, data.edge_index).argmax(-1)
@@ -175,7 +175,7 @@ def test_removal_of_a_model_that_mixes_nodes_is_done_one_by_one() -> None:
     model, data = seeded(GlobalMean), graph()
     explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, [3, 7])
-    result = Judge(explain, data, found).removed(Judge(explain, data, found).masks("hard"))
+    result = Evaluator(explain, data, found).removed(Evaluator(explain, data, found).masks("hard"))
     with torch.no_grad():
         for b, one in enumerate(found):
             expected = model(data.x, data.edge_index[:, one.edge_id[one.hard_edge_mask]])[one.output_id]
@@ -185,7 +185,7 @@ def test_removal_of_a_model_that_mixes_nodes_is_done_one_by_one() -> None:
 def test_curves_are_fidelity_point_by_point() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8))
-    judge = Judge(explain, data, explain_many(explain, data, range(8)))
+    judge = Evaluator(explain, data, explain_many(explain, data, range(8)))
     curve = judge.thresholds((0.2, 0.5, 0.8))
     for number, threshold in enumerate((0.2, 0.5, 0.8)):
         point = judge.fidelity(threshold)
@@ -205,7 +205,7 @@ def test_a_sparsity_is_what_is_asked_for_whatever_the_mask() -> None:
     explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, data.edge_index[1].unique()[:8])
     for kind in ("all", "random"):
-        curve = Judge(explain, data, metrics.trivial(found, kind)).sparsities((0.0, 0.5))
+        curve = Evaluator(explain, data, metrics.trivial(found, kind)).sparsities((0.0, 0.5))
         assert float(curve.sparsity[0]) == 0.0
         assert float(curve.sparsity[1]) == pytest.approx(0.5, abs=0.1)
         assert float(curve.fid_minus[0]) == 0.0
@@ -215,7 +215,7 @@ def test_what_a_judge_is_told_is_checked() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, [3, 5])
-    judge = Judge(explain, data, found)
+    judge = Evaluator(explain, data, found)
     for wrong, message in (
         (lambda: judge.fidelity("hard", "delete"), "'mask' or 'remove'"),
         (lambda: judge.fidelity("Hard"), "'soft', 'hard' or a threshold"),
@@ -223,8 +223,8 @@ def test_what_a_judge_is_told_is_checked() -> None:
         (lambda: judge.thresholds((0.9, 0.1)), "ascending order"),
         (lambda: judge.robust_fidelity(alpha1=7), "must be chances"),
         (lambda: judge.robust_fidelity(samples=0), "at least 1"),
-        (lambda: Judge(explain, data, []), "at least one"),
-        (lambda: Judge(explain, graph(nodes=24, edges=3), found), "data must be what was explained"),
+        (lambda: Evaluator(explain, data, []), "at least one"),
+        (lambda: Evaluator(explain, graph(nodes=24, edges=3), found), "data must be what was explained"),
         (lambda: metrics.stability([found]), "at least two runs"),
         (lambda: metrics.perturbed_stability(explain, [data], [3]), "one graph"),
         (lambda: metrics.accuracy(planted_benchmark(), []), "At least one"),
@@ -234,22 +234,22 @@ def test_what_a_judge_is_told_is_checked() -> None:
             wrong()
     nodes = explainer(model, quick(steps=2), node_mask_type="object")
     with pytest.raises(InputError, match="Only edges can be removed"):
-        Judge(nodes, data, explain_many(nodes, data, [3])).fidelity("hard", "remove")
+        Evaluator(nodes, data, explain_many(nodes, data, [3])).fidelity("hard", "remove")
 
 
 def test_robust_fidelity_does_not_depend_on_the_company() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=4), edge_mask_type="object", node_mask_type="object")
     found = explain_many(explain, data, range(6))
-    together = Judge(explain, data, found).robust_fidelity(0.5, 0.5, 10)["fid_plus"]
-    alone = [Judge(explain, data, one).robust_fidelity(0.5, 0.5, 10)["fid_plus"] for one in reversed(found)]
+    together = Evaluator(explain, data, found).robust_fidelity(0.5, 0.5, 10)["fid_plus"]
+    alone = [Evaluator(explain, data, one).robust_fidelity(0.5, 0.5, 10)["fid_plus"] for one in reversed(found)]
     assert together == pytest.approx(np.mean(alone), abs=1e-6)
 
 
 def test_robust_fidelity_of_a_phenomenon_is_about_its_class() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8), explanation_type="phenomenon", edge_mask_type="object")
-    judge = Judge(explain, data, explain_many(explain, data, range(8), target=(data.y + 1) % 3))
+    judge = Evaluator(explain, data, explain_many(explain, data, range(8), target=(data.y + 1) % 3))
     hard, ends = judge.fidelity("hard"), judge.robust_fidelity(1.0, 1.0, samples=2)
     assert (ends["fid_plus"], ends["fid_minus"]) == pytest.approx((hard.fid_plus, hard.fid_minus))
 
@@ -258,7 +258,7 @@ def test_the_reach_of_other_algorithms_is_found_out() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, GNNExplainer(epochs=2))
     one = explain(data.x, data.edge_index, index=5)
-    judge = Judge(explain, data, one)
+    judge = Evaluator(explain, data, one)
     near = explain_many(explainer(model, quick(steps=0)), data, [5])[0]
     assert int(judge.reached[0].sum()) == int(near.reached.sum())
     expected = float(scores.sparsity((one.edge_mask[near.edge_id[near.reached]] > 0.5).float()))
@@ -271,7 +271,7 @@ def test_robust_fidelity_at_its_ends_is_fidelity() -> None:
     """With alpha1 = alpha2 = 1 the worlds are the complement and the explanation; with 0 they are the graph itself."""
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8))
-    judge = Judge(explain, data, explain_many(explain, data, range(8)))
+    judge = Evaluator(explain, data, explain_many(explain, data, range(8)))
     hard = judge.fidelity("hard")
     ends = judge.robust_fidelity(1.0, 1.0, samples=3)
     assert (ends["fid_plus"], ends["fid_minus"]) == pytest.approx((hard.fid_plus, hard.fid_minus))
@@ -284,11 +284,11 @@ def test_trivial_explanations_are_what_they_say() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, data.edge_index[1].unique()[:8])  # nodes that messages reach
-    everything = Judge(explain, data, metrics.trivial(found, "all")).fidelity("hard")
+    everything = Evaluator(explain, data, metrics.trivial(found, "all")).fidelity("hard")
     assert (everything.fid_minus, everything.sparsity) == (0.0, 0.0)
-    nothing = Judge(explain, data, metrics.trivial(found, "none")).fidelity("hard")
+    nothing = Evaluator(explain, data, metrics.trivial(found, "none")).fidelity("hard")
     assert (nothing.fid_plus, nothing.sparsity) == (0.0, 1.0)
-    half = Judge(explain, data, metrics.trivial(found, "half")).fidelity("soft")
+    half = Evaluator(explain, data, metrics.trivial(found, "half")).fidelity("soft")
     assert half.fid_plus == half.fid_minus  # M and 1 - M are one
     one, other = (metrics.trivial(found, "random", seed)[0].edge_mask for seed in (0, 1))
     assert not torch.equal(one, other)
@@ -299,12 +299,12 @@ def test_trivial_explanations_are_what_they_say() -> None:
 def test_explanations_without_hard_masks_need_a_threshold() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     explain = explainer(model, GNNExplainer(epochs=2))
-    judge = Judge(explain, data, explain_many(explain, data, [3, 5]))
+    judge = Evaluator(explain, data, explain_many(explain, data, [3, 5]))
     assert 0 <= judge.fidelity(0.5).charact <= 1
     with pytest.raises(InputError, match="Give a threshold"):
         judge.fidelity("hard")
     with pytest.raises(InputError, match="one output each"):
-        Judge(explain, data, explain(data.x, data.edge_index, index=torch.tensor([3, 5])))
+        Evaluator(explain, data, explain(data.x, data.edge_index, index=torch.tensor([3, 5])))
 
 
 def test_one_explanation_of_pygs_explainer_is_judged_like_one_of_many() -> None:
@@ -313,10 +313,10 @@ def test_one_explanation_of_pygs_explainer_is_judged_like_one_of_many() -> None:
     one = explain(data.x, data.edge_index, index=5)
     many = explain_many(explain, data, [5])
     for masks in ("soft", "hard"):
-        assert Judge(explain, data, one).fidelity(masks) == Judge(explain, data, many).fidelity(masks)
+        assert Evaluator(explain, data, one).fidelity(masks) == Evaluator(explain, data, many).fidelity(masks)
     alone = explainer(seeded(Molecule), quick(steps=8), GRAPH_CONFIG)
     found = alone(data.x, data.edge_index)
-    assert Judge(alone, [data], found).fidelity() == Judge(alone, [data], explain_many(alone, [data])).fidelity()
+    assert Evaluator(alone, [data], found).fidelity() == Evaluator(alone, [data], explain_many(alone, [data])).fidelity()
 
 
 # --- ground truth --------------------------------------------------------------------------------------------------------

@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 import torch
+from nseg.instances import Inputs
+from nseg.scm import Scm, borrowed
+from nseg.source import Source, checked_inputs, graph_scms
+from nseg.space import Noise, Space
 from safetensors.torch import save_file
 from scipy.stats import chi2_contingency
 from test_many import agree, graphs
@@ -36,10 +40,6 @@ from nseg import InputError, ModelError, SettingsError, UnsupportedError, explai
 from nseg.baselines.pgexplainer import Lesson, Network, PGExplainer, descriptions
 from nseg.baselines.pgexplainer import Settings as PGSettings
 from nseg.baselines.pgm_explainer import PGMExplainer, certainty, chi_square
-from nseg.instances import Inputs
-from nseg.scm import Scm, borrowed
-from nseg.source import Source, checked_inputs, graph_scms
-from nseg.space import Noise, Space
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 EDGES: dict[str, Any] = {"edge_mask_type": "object"}

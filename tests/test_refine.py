@@ -8,20 +8,20 @@ from contextlib import contextmanager
 import networkx as nx
 import pytest
 import torch
-from torch_geometric.explain.config import MaskType, ModelConfig
-from zoo import GRAPH_CONFIG, NODE_CONFIG, NODE_MODELS, Molecule, Planted, explainer, graph, seeded
-
-from nseg import NSEG, SettingsError, baselines, explain_many
-from nseg import objective as obj
 from nseg.complement import uniform
 from nseg.extract import attached, towards
 from nseg.instances import Inputs
 from nseg.refine import best_subset, climb, shrink
 from nseg.scm import borrowed
-from nseg.search import Descent, Settings, descend, search, start
 from nseg.source import Source
 from nseg.space import Masks, Space, evaluate, log_odds
 from nseg.subsets import Merits, Row
+from torch_geometric.explain.config import MaskType, ModelConfig
+from zoo import GRAPH_CONFIG, NODE_CONFIG, NODE_MODELS, Molecule, Planted, explainer, graph, seeded
+
+from nseg import NSEG, SettingsError, baselines, explain_many
+from nseg import objective as obj
+from nseg.search import Descent, Settings, descend, search, start
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 

@@ -21,7 +21,7 @@ from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Stack, explainer, 
 
 import nseg
 from nseg import InputError, baselines, certify, datasets, explain_many, metrics, models, store
-from nseg.metrics import Judge
+from nseg.metrics import Evaluator
 from nseg.plot import worlds_of
 from nseg.reports.page import HERE
 from nseg.reports.ranking import ranking_thresholds
@@ -55,7 +55,7 @@ def small(masks: str = "e", kind: str = "undirected", **settings: Any) -> tuple[
 def test_every_threshold_has_the_outputs_of_the_model(tmp_path: Path, masks: str) -> None:
     explain, data, found = small(masks)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data, explainer=explain))
-    judge, most = Judge(explain, data, found), 0
+    judge, most = Evaluator(explain, data, found), 0
     (method,) = page["methods"]
     for b, instance in enumerate(page["instances"]):
         stops, soft = instance["answers"][0]["stops"], judge.masks("soft")[b]
@@ -167,7 +167,7 @@ def test_explanations_of_any_method_and_from_a_disk_are_shown(tmp_path: Path) ->
     page = payload(nseg.report({"ours": found, "theirs": other}, tmp_path / "a.html", data=data, explainer=explain))
     assert [m["name"] for m in page["methods"]] == ["ours", "theirs"]
     assert [[a is not None for a in i["answers"]] for i in page["instances"]] == [[True, True], [True, True], [True, False]]
-    judge = Judge(explain, data, other)
+    judge = Evaluator(explain, data, other)
     for b, one in enumerate(other):
         answer = next(i for i in page["instances"] if i["id"] == one.output_id)["answers"][1]
         p = judge.outcome(judge.masks(0.5))[:, b].softmax(-1)[:, int(judge.target[b])].tolist()
@@ -231,11 +231,11 @@ def test_a_dataset_gives_names_and_ground_truth_and_fits_into_a_mail(tmp_path: P
         assert drawn["group"] == data.graphs[0].y[drawn["node"]].tolist()
     table = page["summary"]
     row = dict(zip((c["name"] for c in table["columns"]), table["rows"][0], strict=True))
-    fidelity = Judge(explain, data.graphs[0], found).fidelity("hard")
+    fidelity = Evaluator(explain, data.graphs[0], found).fidelity("hard")
     assert (row["Fid+"], row["sparsity"]) == (pytest.approx(fidelity.fid_plus), pytest.approx(fidelity.sparsity, abs=1e-4))
     curve = page["methods"][1]["curve"]
     assert curve["at"] == [t / 10 for t in range(1, 10)]
-    judge = Judge(explain, data.graphs[0], both["chance"])
+    judge = Evaluator(explain, data.graphs[0], both["chance"])
     assert curve["fid_minus"][4] == pytest.approx(judge.fidelity(0.5).fid_minus, abs=1e-4)
 
 

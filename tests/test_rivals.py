@@ -6,6 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from nseg.explainer import BatchedAlgorithm
+from nseg.instances import Inputs
+from nseg.scm import borrowed
+from nseg.source import Source
+from nseg.space import Space
 from test_many import agree
 from test_scm import Failing, assert_same, lived_in, state
 from torch_geometric.data import Data
@@ -28,11 +33,6 @@ from zoo import (
 
 from nseg import Explainer, SettingsError, UnsupportedError, baselines, explain_many
 from nseg.baselines import CATALOGUE
-from nseg.explainer import BatchedAlgorithm
-from nseg.instances import Inputs
-from nseg.scm import borrowed
-from nseg.source import Source
-from nseg.space import Space
 
 QUICK: dict[str, dict[str, Any]] = {
     "nseg": {"steps": 5, "rounds": 2, "exact": 6},

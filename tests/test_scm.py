@@ -6,15 +6,15 @@ import contextlib
 
 import pytest
 import torch
+from nseg.instances import Inputs
+from nseg.scm import PLAIN, Scm, borrowed, probability
+from nseg.source import Source
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.config import ModelConfig
 from torch_geometric.nn import MessagePassing
 from zoo import NODE_CONFIG, NODE_MODELS, arguments, explainer, graph, quick, seeded
 
 from nseg import NSEG
-from nseg.instances import Inputs
-from nseg.scm import PLAIN, Scm, borrowed, probability
-from nseg.source import Source
 
 KINDS = ("undirected", "directed", "loops", "all loops", "duplicates", "empty")
 CONFIG = ModelConfig(**NODE_CONFIG)

@@ -7,19 +7,19 @@ import math
 
 import pytest
 import torch
-from torch import Tensor
-from torch_geometric.explain.config import MaskType, ModelConfig
-from zoo import NODE_CONFIG, NODE_MODELS, Planted, arguments, explainer, graph, seeded
-
-from nseg import NSEG, explain_many
 from nseg.complement import Shifted, uniform
 from nseg.extract import best_prefix
 from nseg.instances import Inputs
 from nseg.presets import PAPER
 from nseg.scm import borrowed
-from nseg.search import Settings, search
 from nseg.source import Source
 from nseg.space import Draw, Masks, Noise, Space, evaluate
+from torch import Tensor
+from torch_geometric.explain.config import MaskType, ModelConfig
+from zoo import NODE_CONFIG, NODE_MODELS, Planted, arguments, explainer, graph, seeded
+
+from nseg import NSEG, explain_many
+from nseg.search import Settings, search
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 

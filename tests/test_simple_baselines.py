@@ -9,6 +9,10 @@ import networkx as nx
 import pytest
 import torch
 import torch.nn.functional as F
+from nseg.instances import Inputs
+from nseg.scm import borrowed
+from nseg.source import Source
+from nseg.space import Space
 from scipy.special import roots_legendre
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -33,10 +37,6 @@ from nseg import SettingsError, UnsupportedError, explain_many
 from nseg.baselines.gradients import GradCAM, GuidedBackprop, IntegratedGradients, Saliency, attributions
 from nseg.baselines.occlusion import Occlusion
 from nseg.baselines.trivial import All, Nothing, PageRank, Random
-from nseg.instances import Inputs
-from nseg.scm import borrowed
-from nseg.source import Source
-from nseg.space import Space
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 E = {"edge_mask_type": "object"}

@@ -14,13 +14,12 @@ import pytest
 
 import nseg
 from nseg import backends, baselines, datasets, metrics, models, study
-from nseg.cli.options import SHARD_SIZE
 from nseg.datasets import catalogue
 from nseg.models import nets
+from nseg.runs.layout import SHARD
 
 HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "matplotlib")
 LAZY = (nseg, backends, datasets, metrics, models, study)
-CLASHES = {"certify"}  # lead: remove once nseg/certify.py has moved
 
 
 def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -51,9 +50,7 @@ def test_importing_nseg_imports_nothing_heavy() -> None:
         ("--help",),
         ("--version",),
         *(pytest.param((one, "--help"), id=one) for one in ("demo", "explain", "bench", "report", "train", "list")),
-        pytest.param(
-            ("list",), marks=pytest.mark.xfail(strict=True, reason="the defaults of NSEG are in a module that imports torch")
-        ),
+        ("list",),
     ],
 )
 def test_help_version_and_list_import_nothing_heavy(words: tuple[str, ...]) -> None:
@@ -102,8 +99,6 @@ def test_lazy_names_are_what_type_checkers_see(package: ModuleType) -> None:
     assert sorted([*seen, *(["__version__"] if package is nseg else [])]) == sorted(package.__all__)
     assert set(package.__all__) <= set(dir(package))
     for name, module in seen.items():
-        if name in CLASHES:
-            continue
         source = importlib.import_module(module)
         assert getattr(package, name) is getattr(source, name), name
     with pytest.raises(AttributeError, match=f"module '{package.__name__}' has no attribute 'nothing'"):
@@ -114,21 +109,21 @@ def test_lazy_names_are_what_type_checkers_see(package: ModuleType) -> None:
 def test_no_lazy_name_is_also_a_module(package: ModuleType) -> None:
     """Importing a submodule would bind it in place of the public name."""
     modules = {one.name for one in pkgutil.iter_modules(package.__path__) if not one.ispkg}
-    assert modules & set(package.__all__) - CLASHES == set()
+    assert modules & set(package.__all__) == set()
 
 
 def test_names_known_without_torch_are_those_that_exist() -> None:
-    assert (*catalogue._SEEDED, *catalogue._FIXED) == datasets.NAMES
+    assert (*catalogue._GENERATED, *catalogue._FROM_FILES) == datasets.NAMES
     assert tuple(nets._CLASSES) == models.ARCHITECTURES
     assert set(models.manifest()) == {f"{name}/{one}" for name in datasets.NAMES for one in models.ARCHITECTURES}
-    assert inspect.signature(nseg.explain_many).parameters["shard"].default == SHARD_SIZE
+    assert inspect.signature(nseg.explain_many).parameters["shard"].default == SHARD
     for name in baselines.CATALOGUE:
         assert isinstance(baselines.find(name), type)
 
 
 def test_every_metric_is_in_the_catalogue() -> None:
     functions = {name for name in metrics.__all__ if inspect.isfunction(getattr(metrics, name))}
-    assert set(metrics.CATALOGUE) == functions - {"accuracy", "area", "bootstrap", "summarise", "trivial"}
+    assert set(metrics.CATALOGUE) == functions - {"accuracy", "area", "bootstrap", "certify", "summarise", "trivial"}
     for entry in metrics.CATALOGUE.values():
         assert entry.better in ("higher", "lower")
         assert entry.unit

@@ -24,7 +24,7 @@ from nseg import NsegError, baselines, explain_many, metrics, store, study
 from nseg.baselines.catalogue import Entry
 from nseg.baselines.trivial import All
 from nseg.cli import app
-from nseg.study import figures, plan, runs, summary, tables, task, trial
+from nseg.study import figures, folder, plan, summary, tables, task, trial
 from nseg.study.summary import Score
 
 TINY = """
@@ -64,7 +64,7 @@ def started(folder, text=TINY, **changes):
 
 def finished(folder, text=TINY, **changes):
     one, run, trials = started(folder, text, **changes)
-    return one, run, trials, list(study.run(run, one, trials))
+    return one, run, trials, list(study.run_trials(run, one, trials))
 
 
 @pytest.fixture(scope="module")
@@ -221,7 +221,7 @@ def test_measures_of_stored_explanations_equal_those_of_fresh_ones(done):
         here = task.load_task(one.dataset, one.architecture, one.network)
         explain = here.explainer(trial.make_algorithm(one), one.masks)
         found = explain_many(explain, here.graphs, here.instances(one.every))
-        judge, means = metrics.Judge(explain, here.graphs, found), run.record(key)["means"]
+        judge, means = metrics.Evaluator(explain, here.graphs, found), run.record(key)["means"]
         for kind in ("soft", "hard"):
             fidelity = judge.fidelity(kind)
             for name in ("fid_plus", "fid_minus", "charact", "sparsity", "pns"):
@@ -238,7 +238,7 @@ def test_what_was_measured_by_other_code_is_measured_again_without_explaining(tm
     monkeypatch.setattr(trial, "explain_many", lambda *a, **k: pytest.fail("explained again"))
     for key, record in old.items():
         store.write_json(tmp_path / "records" / f"{key}.json", {**record, "measured_by": "older code", "means": {}})
-    again = list(study.run(run, one, trials))
+    again = list(study.run_trials(run, one, trials))
     assert len(again) == len(trials)
     for record in again:
         before = old[record["key"]]
@@ -259,7 +259,7 @@ def test_a_failing_trial_is_a_record_and_the_others_go_on(tmp_path, monkeypatch)
     assert [record["status"] for record in records] == ["done", "failed", "done", "done"]
     assert "the method broke" in records[1]["traceback"]
     assert finished(tmp_path, text)[3] == []
-    assert len(list(study.run(run, one, trials, retry=True))) == 1
+    assert len(list(study.run_trials(run, one, trials, retry=True))) == 1
     file = tmp_path / "own.toml"
     file.write_text(text)
     result = CliRunner().invoke(app, ["bench", str(file), "--out", str(tmp_path / "cli"), "--json"])
@@ -301,7 +301,7 @@ def test_two_processes_share_a_run_and_a_killed_one_loses_only_its_current_trial
     whole = {name.removesuffix(".json") for name in left if not name.startswith(".")}
     assert sorted(made[0] + made[1]) == sorted(keys - whole)  # each missing one by one process, none twice
     for key in done[2]:  # and equal to an undisturbed run
-        ours, theirs = runs.StudyFolder(tmp_path / "run").record(key), done[1].record(key)
+        ours, theirs = folder.StudyFolder(tmp_path / "run").record(key), done[1].record(key)
         assert {k: v for k, v in ours["means"].items() if k != "seconds"} == {
             k: v for k, v in theirs["means"].items() if k != "seconds"
         }

@@ -35,9 +35,22 @@ if TYPE_CHECKING:
     from nseg.search.complement import Bernoulli
     from nseg.search.settings import Settings
 else:  # hidden from type checkers, which would otherwise accept any name
+    import sys
+    from importlib import import_module
+
     from nseg.lazy import lazy_names
 
-    __getattr__, __dir__ = lazy_names(
+    def _draw(explanation):
+        return import_module("nseg.plot.notebook").html(explanation)
+
+    def __getattr__(name):
+        value = _load(name)
+        module = sys.modules.get("nseg.explanation")
+        if module is not None:  # only the front door knows both what an explanation is and who draws it
+            module.Explanation.renderer = _draw
+        return value
+
+    _load, __dir__ = lazy_names(
         __name__,
         {
             "nseg.errors": [

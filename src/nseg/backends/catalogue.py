@@ -53,6 +53,3 @@ def open_backend(backend: str | Backend, workers: int | None) -> Iterator[Backen
     else:
         with make(backend, workers) as created:
             yield created
-
-
-hired = open_backend  # until nseg.many and backends/__init__ import the new name: delete this line at the merge

@@ -12,7 +12,7 @@ from nseg.baselines.mask_learning import per_instance, preset, start
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
-from nseg.model.outcomes import Outcome, outcome_of
+from nseg.model.outcomes import Outcome
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.harden import SearchResult
 from nseg.search.parts import MaskParts

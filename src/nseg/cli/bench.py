@@ -96,5 +96,5 @@ def in_one_line(record: dict[str, Any], columns: Sequence[str]) -> str:
     if record["status"] != "done":
         reason = record.get("reason") or record["traceback"].strip().splitlines()[-1]
         return f"{trial}: {record['status']}: {reason}"
-    shown = (f"{summary.head(c)} {means[c]:.4g}" for c in columns if means.get(c) is not None)
+    shown = (f"{summary.column_title(c)} {means[c]:.4g}" for c in columns if means.get(c) is not None)
     return f"{trial}: {', '.join(shown)}"

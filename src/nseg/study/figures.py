@@ -8,7 +8,7 @@ from typing import Any
 
 from nseg.errors import InputError
 from nseg.storage.files import replace_file
-from nseg.study.runs import StudyFolder
+from nseg.study.folder import StudyFolder
 from nseg.study.summary import column_title, summary
 
 Rows = list[dict[str, Any]]

@@ -10,8 +10,8 @@ from nseg.errors import InputError
 from nseg.reports import report
 from nseg.runs.parquet import read_file
 from nseg.storage.files import prepare_folder
+from nseg.study.folder import StudyFolder
 from nseg.study.plan import Trial, format_setting
-from nseg.study.runs import StudyFolder
 from nseg.study.summary import LOWER_IS_BETTER, NOT_RANKED, Score, column_title, summary
 from nseg.study.task import load_task
 from nseg.study.trial import Record, make_algorithm

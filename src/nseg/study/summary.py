@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import torch
 
 from nseg.metrics import charact
+from nseg.study.folder import StudyFolder
 from nseg.study.plan import Trial
-from nseg.study.runs import StudyFolder
 
 RESAMPLES = 2000  # of the bootstrap
 CONFIDENCE = 0.95
@@ -225,6 +225,3 @@ def manifest(folder: StudyFolder, name: str) -> dict[str, Any]:
         "wall_seconds_of_trials": round(sum(record["wall_seconds"] for record in done), 1),
         "cpu_seconds_of_trials": round(sum(record["cpu_seconds"] + record["measure_seconds"] for record in done), 1),
     }
-
-
-head = column_title  # until nseg.cli imports the new name: delete this line at the merge

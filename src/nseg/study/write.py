@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nseg.storage.files import prepare_folder, replace_file, write_json
 from nseg.study import figures, summary, tables
-from nseg.study.runs import StudyFolder
+from nseg.study.folder import StudyFolder
 
 
 def write_report(folder: StudyFolder, name: str, out: str | Path) -> list[str]:

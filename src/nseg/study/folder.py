@@ -216,8 +216,3 @@ class _LockedJobs(Sequence[TrialJob | None]):
         """Unlock all trials that are not finished."""
         for key in list(self.locks):
             self.release(key)
-
-
-# until nseg.cli and study/__init__ import the new names: delete these lines at the merge
-Run = StudyFolder
-run = run_trials
