@@ -1,4 +1,4 @@
-"""Every method by name, and explainers made from names; imports without torch."""
+"""All methods by name, and explainers made from names; imports no torch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A method, without importing it.
+class MethodEntry:
+    """One method of the catalogue, described without importing it.
 
     Args:
-        module: its module, below ``nseg``.
+        module: module of the method, below ``nseg``.
         name: name of its class.
-        idea: what it does, in one line.
-        seeded: whether its explanations depend on the seed.
+        idea: what the method does, in one line.
+        seeded: whether explanations depend on the seed.
     """
 
     module: str
@@ -35,52 +35,54 @@ class Entry:
 
 
 CATALOGUE = {
-    "nseg": Entry(
+    "nseg": MethodEntry(
         "explain.nseg", "NSEG", "what is both necessary and sufficient: maximises a lower bound of the PNS", seeded=True
     ),
-    "random": Entry("baselines.trivial", "Random", "random scores; the hard mask keeps a random half", seeded=True),
-    "all": Entry("baselines.trivial", "All", "everything"),
-    "none": Entry("baselines.trivial", "Nothing", "nothing"),
-    "guided_bp": Entry("baselines.gradients", "GuidedBackprop", "gradient through paths that only raise the class score"),
-    "saliency": Entry("baselines.gradients", "Saliency", "absolute gradient of the class score"),
-    "integrated_gradients": Entry(
+    "random": MethodEntry("baselines.trivial", "Random", "random scores; the hard mask keeps a random half", seeded=True),
+    "all": MethodEntry("baselines.trivial", "All", "everything"),
+    "none": MethodEntry("baselines.trivial", "Nothing", "nothing"),
+    "guided_bp": MethodEntry(
+        "baselines.gradients", "GuidedBackprop", "gradient through paths that only raise the class score"
+    ),
+    "saliency": MethodEntry("baselines.gradients", "Saliency", "absolute gradient of the class score"),
+    "integrated_gradients": MethodEntry(
         "baselines.gradients", "IntegratedGradients", "mean gradient along a path from the empty to the full mask"
     ),
-    "grad_cam": Entry(
+    "grad_cam": MethodEntry(
         "baselines.gradients", "GradCAM", "hidden features of each node times the gradient of the class score"
     ),
-    "occlusion": Entry("baselines.occlusion", "Occlusion", "drop of p when one element is left out"),
-    "pagerank": Entry(
+    "occlusion": MethodEntry("baselines.occlusion", "Occlusion", "drop of p when one element is left out"),
+    "pagerank": MethodEntry(
         "baselines.trivial", "PageRank", "PageRank from the target back along the messages; ignores the model"
     ),
-    "gnnexplainer": Entry(
+    "gnnexplainer": MethodEntry(
         "baselines.gnnexplainer", "GNNExplainer", "the mask that keeps the prediction (sufficiency)", seeded=True
     ),
-    "pgexplainer": Entry(
+    "pgexplainer": MethodEntry(
         "baselines.pgexplainer", "PGExplainer", "a network, trained once, that predicts masks from embeddings", seeded=True
     ),
-    "pgm_explainer": Entry(
+    "pgm_explainer": MethodEntry(
         "baselines.pgm_explainer",
         "PGMExplainer",
         "nodes whose random perturbation depends statistically on a change of the prediction",
         seeded=True,
     ),
-    "cf_gnnexplainer": Entry(
+    "cf_gnnexplainer": MethodEntry(
         "baselines.cf_gnnexplainer",
         "CFGNNExplainer",
         "the fewest edges whose removal changes the class (necessity)",
         seeded=True,
     ),
-    "cf2": Entry(
+    "cf2": MethodEntry(
         "baselines.cf2", "CF2", "a small mask that keeps the class, and without which the class changes", seeded=True
     ),
-    "exhaustive": Entry("baselines.exhaustive", "Exhaustive", "the best of all subsets, for small instances"),
+    "exhaustive": MethodEntry("baselines.exhaustive", "Exhaustive", "the best of all subsets, for small instances"),
 }
 """All methods, NSEG first."""
 
 
 def check_name(name: str) -> None:
-    """Raise unless a method of that name exists; does not import it."""
+    """Raise unless a method of that name exists; the method is not imported."""
     if name not in CATALOGUE:
         raise SettingsError(f"There is no method of that name (got {name!r}). Known: {', '.join(CATALOGUE)}.")
 
@@ -96,8 +98,8 @@ def make(name: str, dataset: str | None = None, **settings: Any) -> BatchedAlgor
 
     Args:
         name: one of :data:`CATALOGUE`.
-        dataset: take the paper's settings for this dataset, if the paper has any for the method.
-        **settings: of the method; they override the paper's.
+        dataset: use the paper's settings for this dataset, if the paper has any for the method.
+        **settings: settings of the method; they override the paper's.
 
     >>> make("integrated_gradients", steps=50)
     IntegratedGradients(steps=50)

@@ -1,4 +1,4 @@
-"""The oracle: all subsets."""
+"""Exhaustive search: the best of all subsets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from nseg.baselines.scores import refuse_features
+from nseg.baselines.scores import refuse_feature_masks
 from nseg.errors import UnsupportedError
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.model.causal import CausalModel
@@ -19,10 +19,10 @@ from nseg.search.settings import BaseSettings, flag_field, integer_field, number
 
 @dataclass(frozen=True, kw_only=True)
 class ExhaustiveSettings(BaseSettings):
-    """As :class:`nseg.search.settings.BaseSettings`, with other defaults, and:
+    """Settings of exhaustive search: those of :class:`nseg.search.settings.BaseSettings` with other defaults, and one more.
 
     Args:
-        most: elements that an instance may have; the cost doubles with each.
+        most: maximum number of elements of an instance; each further element doubles the cost.
     """
 
     undirected: bool = flag_field(True)
@@ -36,11 +36,11 @@ class Exhaustive(BatchedAlgorithm):
     .. math::
         \max_{S \subseteq E}\; p(S) - p(E \setminus S)
 
-    The mask is 1 on the best subset, of equals the smallest, and 0 elsewhere; ``tolerance`` allows a smaller one for a
-    little of the bound. No explanation with hard masks can have a higher PNS bound, which is what the others are judged
-    against. Every complement is the subset of another row of the same table, so n elements cost :math:`2^n` forward
-    passes, all instances at once. Both directions of an edge are one element unless ``undirected=False``. Cost: about a
-    second for 16 edges.
+    The mask is 1 on the best subset and 0 elsewhere; of equally good subsets the smallest is taken, and ``tolerance``
+    allows a smaller one that loses a little of the bound. No hard explanation can have a higher PNS bound: this is what
+    other methods are compared with. The complement of each subset is another row of the same table, so n elements cost
+    :math:`2^n` forward passes, all instances at once. Both directions of an edge are one element unless
+    ``undirected=False``. Cost: about a second for 16 edges.
 
     >>> Exhaustive(most=12)
     Exhaustive(most=12)
@@ -49,7 +49,7 @@ class Exhaustive(BatchedAlgorithm):
     Settings = ExhaustiveSettings
 
     def supports(self) -> bool:
-        refuse_features(self)
+        refuse_feature_masks(self)
         return super().supports()
 
     def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:

@@ -1,4 +1,4 @@
-"""Leave one out."""
+"""Occlusion: leave one element out and measure the drop of the probability."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from nseg.search.parts import MaskParts
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import size_bucket
 
-AT_ONCE = 64  # worlds that are written out together; the causal model runs as many of them at once as fit into memory
+WORLDS_AT_ONCE = 64  # worlds whose weights are built together; the causal model runs as many of them as fit into memory
 
 
 class Occlusion(BatchedAlgorithm):
-    r"""How far the probability of the class falls when an element alone is taken away.
+    r"""Drop of the probability of the class when one element alone is removed.
 
     .. math::
         s_i = \max\{0,\; p(\mathbf 1) - p(\mathbf 1 - e_i)\}
 
-    A score is a probability, in [0, 1] as it is: the necessity of a single element, all others kept. Causes that can
-    stand in for each other both score 0.
+    A score is a difference of probabilities, hence in [0, 1] without scaling: the necessity of a single element, all
+    others kept. Two causes that can replace each other both score 0.
 
     Reference: Zeiler and Fergus, *Visualizing and Understanding Convolutional Networks*, ECCV 2014. Cost: one forward
     pass per element of the largest instance, for all instances at once. Deviation: an element is masked (its messages or
-    features weigh 0), not deleted, as in all methods here.
+    features have weight 0), not deleted, as in all methods here.
 
     >>> Occlusion()
     Occlusion()
@@ -36,21 +36,22 @@ class Occlusion(BatchedAlgorithm):
     Settings = BaseSettings
 
     def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
-        fall = torch.zeros(parts.owner.numel(), dtype=causal.dtype, device=parts.owner.device)
-        for _, members, alone, its in parts.grouped(causal, size_bucket(parts.count)):
-            fall[members] = falls(alone, its)
+        drop = torch.zeros(parts.owner.numel(), dtype=causal.dtype, device=parts.owner.device)
+        # instances of similar size together: the number of worlds is that of the largest in the batch
+        for _, members, some, some_parts in parts.grouped(causal, size_bucket(parts.count)):
+            drop[members] = probability_drops(some, some_parts)
         tick()
-        return SearchResult(parts.unflatten(fall))
+        return SearchResult(parts.unflatten(drop))
 
 
 @torch.no_grad()
-def falls(causal: CausalModel, parts: MaskParts) -> Tensor:
-    """How far p falls without each element, 0 if it does not, [n]; world k lacks the k-th element of every instance."""
+def probability_drops(causal: CausalModel, parts: MaskParts) -> Tensor:
+    """Drop of p without each element, at least 0, [n]; world k lacks the k-th element of every instance."""
     position, owner, p = parts.position, parts.owner, causal.do()[0]
-    fall = p.new_zeros(position.numel())
-    for first in range(0, int(parts.count.max()), AT_ONCE):
-        here = ((first <= position) & (position < first + AT_ONCE)).nonzero().flatten()
-        world = torch.arange(first, int(position[here].max()) + 1, device=owner.device).unsqueeze(1)
-        without = causal.do(parts.to_weights(parts.unflatten((position != world).to(causal.dtype))))  # [K, B]
-        fall[here] = p[owner[here]] - without[position[here] - first, owner[here]]
-    return torch.where(fall < 8 * torch.finfo(fall.dtype).eps, 0, fall)  # what is but rounding must not be ranked
+    drop = p.new_zeros(position.numel())
+    for first in range(0, int(parts.count.max()), WORLDS_AT_ONCE):
+        block = ((first <= position) & (position < first + WORLDS_AT_ONCE)).nonzero().flatten()
+        world = torch.arange(first, int(position[block].max()) + 1, device=owner.device).unsqueeze(1)
+        p_without = causal.do(parts.to_weights(parts.unflatten((position != world).to(causal.dtype))))  # [K, B]
+        drop[block] = p[owner[block]] - p_without[position[block] - first, owner[block]]
+    return torch.where(drop < 8 * torch.finfo(drop.dtype).eps, 0, drop)  # rounding errors must not be ranked

@@ -1,4 +1,4 @@
-"""PGExplainer: a network that reads an edge's weight off the embeddings of its ends, trained once for all instances."""
+"""PGExplainer: a network that predicts edge weights from node embeddings, trained once for all instances."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ from nseg.search.settings import BaseSettings, integer_field, number_field
 
 @dataclass(frozen=True, kw_only=True)
 class PGExplainerSettings(BaseSettings):
-    """All that determines a PGExplainer besides model and data; see also :class:`nseg.search.settings.BaseSettings`.
+    """Settings of PGExplainer, besides those of :class:`nseg.search.settings.BaseSettings`.
 
     Args:
-        epochs: how often each instance is seen in training.
-        lr: step size of Adam.
-        batch: instances per step of Adam; None takes all of them, one step per epoch, as the authors' code does.
+        epochs: number of passes over the training instances.
+        lr: learning rate of Adam.
+        batch: instances per step of Adam; None: all of them, one step per epoch, as in the authors' code.
         size: price of one kept edge.
-        entropy: price of the mask's mean entropy.
-        warm: temperature of the first epoch's samples.
-        cool: temperature that it falls to.
-        hidden: width of the network.
+        entropy: price of the mean entropy of the mask.
+        warm: temperature of the samples in the first epoch.
+        cool: temperature at the end of training.
+        hidden: width of the hidden layer.
     """
 
     epochs: int = integer_field(30)
@@ -57,15 +57,22 @@ class PGExplainerSettings(BaseSettings):
     hidden: int = integer_field(64, 1)
 
 
-SIZES = {"ba-shapes": 0.01, "tree-cycles": 0.01, "tree-grid": 0.01, "ba-2motif": 0.05, "mutagenicity": 0.05, "msrc-21": 0.05}
-"""Price of one edge by dataset: the NSEG paper's, appendix "Baselines", which leaves BA2Motif out: as other graphs here."""
+PAPER_SIZES = {
+    "ba-shapes": 0.01,
+    "tree-cycles": 0.01,
+    "tree-grid": 0.01,
+    "ba-2motif": 0.05,
+    "mutagenicity": 0.05,
+    "msrc-21": 0.05,
+}
+"""Price of one edge in the NSEG paper (appendix, "Baselines"); BA2Motif, not stated there, as the other graph datasets."""
 
 
 # --- the equations -----------------------------------------------------------------------------------------------------
 
 
 def temperature(warm: float, cool: float, progress: float) -> float:
-    r"""Annealed temperature, :math:`\tau_t = \tau_0 (\tau_T / \tau_0)^{t / T}`, at a share t / T of the training.
+    r"""Annealed temperature, :math:`\tau_t = \tau_0 (\tau_T / \tau_0)^{t / T}`, after a share t / T of the training.
 
     >>> [temperature(4.0, 1.0, t) for t in (0.0, 0.5, 1.0)]
     [4.0, 2.0, 1.0]
@@ -73,19 +80,19 @@ def temperature(warm: float, cool: float, progress: float) -> float:
     return float(warm * (cool / warm) ** progress)
 
 
-def concrete(logits: Tensor, u: Tensor, tau: float) -> Tensor:
+def concrete_logits(logits: Tensor, u: Tensor, tau: float) -> Tensor:
     r"""Logits of a sampled mask, :math:`(\log u - \log(1 - u) + \omega) / \tau`, with u uniform (Luo et al., Eq. 4).
 
-    >>> concrete(torch.tensor([2.0]), torch.tensor([0.5]), 4.0)
+    >>> concrete_logits(torch.tensor([2.0]), torch.tensor([0.5]), 4.0)
     tensor([0.5000])
     """
     return (torch.logit(u, eps=torch.finfo(u.dtype).eps) + logits) / tau
 
 
-def descriptions(instances: InstanceBatch, z: Tensor) -> Tensor:
-    """What the network sees of each edge, [E, D']: the embeddings of its ends, and of the nodes that are explained.
+def edge_inputs(instances: InstanceBatch, z: Tensor) -> Tensor:
+    """The network's input for each edge, [E, D']: embeddings of its end nodes and of the explained nodes.
 
-    Where an instance has several rows, the means of theirs.
+    If an instance has several explained rows, the mean over its rows.
 
     Args:
         instances: B instances.
@@ -99,13 +106,13 @@ def descriptions(instances: InstanceBatch, z: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """Some instances to learn from.
+class TrainingBatch:
+    """Some training instances that fit into memory together.
 
     Args:
-        causal, parts: the instances and their elements.
-        edges: what the network sees of each edge, [E, D'].
-        noise: their random numbers.
+        causal, parts: the instances and the parts of their masks.
+        edges: the network's input for each edge, [E, D'].
+        noise: random numbers of the edges.
     """
 
     causal: CausalModel
@@ -113,22 +120,28 @@ class Lesson:
     edges: Tensor
     noise: PartNoise
 
+    @property
+    def number(self) -> int:
+        """Number of instances."""
+        return len(self.causal.instances)
+
     def loss(self, network: nn.Module, settings: PGExplainerSettings, epoch: int) -> Tensor:
-        r"""The loss of each instance under one sampled mask, [B] (Luo et al., Eq. 8 and their regularisers)."""
+        r"""Loss of each instance for one sampled mask, [B] (Luo et al., Eq. 8, with their regularisers)."""
         logits = mean_of_directions(self.parts.edges, network(self.edges))
         tau = temperature(settings.warm, settings.cool, epoch / settings.epochs)
-        gate = concrete(logits, self.noise.draw(epoch), tau)
+        gate = concrete_logits(logits, self.noise.draw(epoch), tau)
         mask = Masks({EDGES: gate.sigmoid()})
         z = self.causal.log_odds(self.parts.to_weights(mask.map(lambda m: m.unsqueeze(0))))[0]
-        owner, number = self.parts.edges.owner, len(self.causal.instances)
-        mean_entropy = size(entropy(gate), owner, number) / owner.bincount(minlength=number).clamp_min(1)
+        owner = self.parts.edges.owner
+        count = owner.bincount(minlength=self.number).clamp_min(1)
+        mean_entropy = size(entropy(gate), owner, self.number) / count
         return -F.logsigmoid(z) + settings.size * self.parts.size(mask) + settings.entropy * mean_entropy
 
 
-class Network(nn.Module):
-    """Two layers that turn what is known of an edge into its logit, [E, D'] to [E].
+class EdgeNetwork(nn.Module):
+    """Two layers from the input of an edge to its logit, [E, D'] to [E].
 
-    Drawn uniformly as Glorot has it, and without moving the global random state.
+    Weights are initialised as by Glorot, uniformly, from the seed; the global random state is not changed.
     """
 
     def __init__(self, width: int, hidden: int, seed: int) -> None:
@@ -149,7 +162,7 @@ class Network(nn.Module):
 
 
 class PGExplainer(BatchedAlgorithm):
-    r"""PGExplainer: one small network, trained once over many instances, tells each edge's weight from embeddings.
+    r"""One small network, trained over many instances, that predicts edge weights from embeddings.
 
     .. math::
         \omega_{ij} = \mathrm{MLP}([z_i, z_j, z_v]), \qquad
@@ -158,11 +171,11 @@ class PGExplainer(BatchedAlgorithm):
         \hat m = \sigma\bigl((\log u - \log(1 - u) + \omega) / \tau_t\bigr)
 
     with the temperature annealed from ``warm`` to ``cool``. The embeddings z are the output of the model's last message
-    passing layer on the whole graph; v is the explained node, both ends of an explained link, and absent for graphs. The
+    passing layer on the whole graph; v is the explained node, both ends of an explained link, or absent for graphs. The
     weight of an edge is :math:`\sigma(\omega_{ij})`, between 0 and 1; with ``undirected``, :math:`\omega` is averaged
     over both directions.
 
-    Call :meth:`fit` once; then any instance of that model is explained without further training::
+    Call :meth:`fit` once; any instance of that model is then explained without further training::
 
         explainer = Explainer(model, PGExplainer(seed=0), explanation_type="model", edge_mask_type="object", ...)
         explainer.algorithm.fit(explainer, data, index=range(300, 700))
@@ -172,15 +185,15 @@ class PGExplainer(BatchedAlgorithm):
         **settings: any field of :class:`PGExplainerSettings`; a misspelt one is a ``TypeError``.
 
     Reference: Luo et al., *Parameterized Explainer for Graph Neural Network*, NeurIPS 2020. Cost: ``epochs`` forward and
-    backward passes over all training instances, then one pass of the network per instance. InstanceBatch and embeddings of
-    the training set are held in memory, activations only for as many as fit the budget.
+    backward passes over all training instances, then one pass of the network per instance. Instances and embeddings of the
+    training set are kept in memory, activations only of as many instances as fit the budget.
 
-    Deviations. Training is over the edges whose messages reach the output, not over all edges of a subgraph, as the others
-    change nothing but the price. The mean entropy is over an instance's edges (in the authors' code over all pairs of nodes,
-    which all but removes it). Gradients are of the mean over a step's instances and not clipped. With ``undirected`` one
-    number is drawn for both directions of an edge, where the authors draw two and average the masks.
+    Deviations. Training uses the edges whose messages reach the output, not all edges of a subgraph; the others change
+    nothing but the price. The entropy is averaged over the edges of an instance (in the authors' code over all pairs of
+    nodes, which makes it negligible). The gradient is that of the mean over a step's instances, and not clipped. With
+    ``undirected`` one number is drawn for both directions of an edge; the authors draw two and average the masks.
 
-    Mind that only sufficiency is learnt: where the model gives the class without any edge, the empty mask is a minimum.
+    Only sufficiency is learnt: if the model predicts the class without any edge, the empty mask is a minimum.
 
     >>> PGExplainer(epochs=10)
     PGExplainer(epochs=10)
@@ -190,33 +203,35 @@ class PGExplainer(BatchedAlgorithm):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        self.network: Network | None = None
+        self.network: EdgeNetwork | None = None
 
     @classmethod
     def paper(cls, dataset: str, **changes: Any) -> PGExplainer:
         """The NSEG paper's settings for a dataset, e.g. ``PGExplainer.paper("tree-grid")``.
 
         Args:
-            dataset: ba-shapes, tree-cycles, tree-grid, ba-2motif (of which the paper says nothing), mutagenicity or msrc-21.
+            dataset: ba-shapes, tree-cycles, tree-grid, ba-2motif (not in the paper), mutagenicity or msrc-21.
             **changes: settings to change, such as ``seed=3``.
         """
-        if dataset not in SIZES:
-            raise SettingsError(f"The paper has no settings for {dataset!r} (got that name). Known: {', '.join(SIZES)}.")
-        plain = {"size": SIZES[dataset], "undirected": True, "extract": "threshold", "threshold": 0.5}
-        return cls(**{**plain, **changes})
+        if dataset not in PAPER_SIZES:
+            raise SettingsError(
+                f"The paper has no settings of PGExplainer for {dataset!r}. Known: {', '.join(PAPER_SIZES)}."
+            )
+        defaults = {"size": PAPER_SIZES[dataset], "undirected": True, "extract": "threshold", "threshold": 0.5}
+        return cls(**{**defaults, **changes})
 
     def supports(self) -> bool:
-        """Edge masks of classification models at any level."""
+        """Whether model and masks are supported: classification at any level, edge masks only."""
         if self.explainer_config.node_mask_type is not None or self.explainer_config.edge_mask_type is None:
             raise UnsupportedError(
-                "PGExplainer weighs edges only (got another mask type). Use edge_mask_type='object', node_mask_type=None."
+                "PGExplainer scores edges only (got another mask type). Use edge_mask_type='object', node_mask_type=None."
             )
         return super().supports()
 
     def worlds(self, parts: MaskParts) -> int:
-        return 2  # the sampled one, and as much again for the network over the edges
+        return 2  # one sampled world, and about as much memory for the network over the edges
 
-    # --- learning --------------------------------------------------------------------------------------------------------
+    # --- training --------------------------------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -229,42 +244,42 @@ class PGExplainer(BatchedAlgorithm):
         progress: bool | None = None,
         **kwargs: Any,
     ) -> Tensor:
-        """Train the network, from scratch, over many instances.
+        """Train the network from scratch over many instances.
 
         Args:
             explainer: the ``Explainer`` that holds this algorithm.
-            data, index, target, budget, progress, **kwargs: as :func:`nseg.explain_many` takes them.
+            data, index, target, budget, progress, **kwargs: as in :func:`nseg.explain_many`.
 
         Returns:
-            mean loss over the instances, epoch by epoch, [epochs].
+            mean loss over the instances in each epoch, [epochs].
         """
         if explainer.algorithm is not self:
             raise InputError(
                 "fit needs the Explainer that holds this PGExplainer (got another). Use explainer.algorithm.fit."
             )
         with open_causal_models(explainer, data, index, target=target, budget=budget, **kwargs) as models:
-            steps = self._lessons(models)
-            first = steps[0][0]
-            network = Network(first.edges.size(1), self.settings.hidden, self.settings.seed).to(first.edges)
+            steps = self._training_batches(models)
+            edges = steps[0][0].edges
+            network = EdgeNetwork(edges.size(1), self.settings.hidden, self.settings.seed).to(edges)
             with progress_bar(progress, "fitting") as bar:
-                advance = bar(self.settings.epochs * sum(len(one.causal.instances) for step in steps for one in step))
+                advance = bar(self.settings.epochs * sum(batch.number for step in steps for batch in step))
                 trace = _train(network, steps, self.settings, advance)
         self.network = network.requires_grad_(False)
         return trace
 
-    def _lessons(self, models: Iterable[tuple[Tensor, CausalModel]]) -> list[list[Lesson]]:
-        """The instances of each step of Adam, whatever pieces the memory budget cuts them into."""
-        steps: dict[int, list[Lesson]] = {}
+    def _training_batches(self, models: Iterable[tuple[Tensor, CausalModel]]) -> list[list[TrainingBatch]]:
+        """The instances of each step of Adam, in one or more batches as the memory budget allows."""
+        steps: dict[int, list[TrainingBatch]] = {}
         for numbers, causal in models:
             z = causal.embeddings()
             step = torch.zeros_like(numbers) if self.settings.batch is None else numbers // self.settings.batch
-            for one in torch.unique(step).tolist():
-                mine = (step == one).nonzero().flatten().to(z.device)
-                some = causal.select(mine)
+            for number in torch.unique(step).tolist():
+                which = (step == number).nonzero().flatten().to(z.device)
+                some = causal.select(which)
                 parts = self.parts(some.instances)
-                edges = descriptions(some.instances, z[torch.isin(causal.instances.node_owner, mine)])
+                edges = edge_inputs(some.instances, z[torch.isin(causal.instances.node_owner, which)])
                 noise = PartNoise.of(parts.edges, self.settings.seed, causal.dtype)
-                steps.setdefault(one, []).append(Lesson(some, parts, edges, noise))
+                steps.setdefault(number, []).append(TrainingBatch(some, parts, edges, noise))
         return [steps[number] for number in sorted(steps)]
 
     # --- explaining ------------------------------------------------------------------------------------------------------
@@ -273,71 +288,74 @@ class PGExplainer(BatchedAlgorithm):
     def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         if self.network is None:
             raise InputError(
-                "PGExplainer must learn before it explains. Call explainer.algorithm.fit(explainer, data) first."
+                "PGExplainer must be fitted before it explains. Call explainer.algorithm.fit(explainer, data) first."
             )
-        edges, known = descriptions(causal.instances, causal.embeddings()), self.network.first.weight
-        if edges.size(1) != known.size(1):
+        edges, weight = edge_inputs(causal.instances, causal.embeddings()), self.network.first.weight
+        if edges.size(1) != weight.size(1):
             raise InputError(
-                f"PGExplainer must be fitted on the model that it explains: it knows edges by {known.size(1)} "
-                f"numbers (got {edges.size(1)} from this model). Call fit for this model."
+                f"PGExplainer must be fitted on the model that it explains: its network expects {weight.size(1)} numbers "
+                f"per edge (got {edges.size(1)} from this model). Call fit for this model."
             )
-        logits = self.network.to(edges.device)(edges.to(known.dtype))
+        logits = self.network.to(edges.device)(edges.to(weight.dtype))
         tick()
         return SearchResult(Masks({EDGES: mean_of_directions(parts.edges, logits).sigmoid().to(causal.dtype)}))
 
-    # --- keeping ---------------------------------------------------------------------------------------------------------
+    # --- storage ---------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
         """Write network and settings as safetensors."""
         if self.network is None:
-            raise InputError("PGExplainer must learn before it is saved. Call fit first.")
-        note = {
-            "kind": KIND,
+            raise InputError("PGExplainer must be fitted before it is saved. Call fit first.")
+        metadata = {
+            "kind": FILE_KIND,
             "settings": json.dumps(self.settings.as_plain_data()),
             "width": str(self.network.first.in_features),
         }
-        save_file({name: value.contiguous() for name, value in self.network.state_dict().items()}, path, metadata=note)
+        save_file({name: value.contiguous() for name, value in self.network.state_dict().items()}, path, metadata=metadata)
 
     @classmethod
     def load(cls, path: str | Path) -> PGExplainer:
-        """What :meth:`save` wrote."""
+        """Read a PGExplainer that :meth:`save` wrote."""
         if not Path(path).is_file():
-            raise InputError(f"A saved PGExplainer must be a file (got {path}, which is none). Check the path.")
+            raise InputError(f"A saved PGExplainer must be a file (got {path}, which is not a file). Check the path.")
         try:
             with safe_open(path, framework="pt") as file:
-                note, names = file.metadata() or {}, list(file.keys())
+                metadata, names = file.metadata() or {}, list(file.keys())
                 state = {name: file.get_tensor(name) for name in names}
-            if note.get("kind") != KIND:
-                raise ValueError("other weights")
-            made = cls(**json.loads(note["settings"]))
-            network = Network(int(note["width"]), made.settings.hidden, made.settings.seed).to(state["first.weight"].dtype)
+            if metadata.get("kind") != FILE_KIND:
+                raise ValueError("weights of something else")
+            loaded = cls(**json.loads(metadata["settings"]))
+            network = EdgeNetwork(int(metadata["width"]), loaded.settings.hidden, loaded.settings.seed).to(
+                state["first.weight"].dtype
+            )
             network.load_state_dict(state)
         except (SafetensorError, OSError, KeyError, ValueError, TypeError, RuntimeError) as error:
             raise InputError(
-                f"{Path(path).name} must be what PGExplainer.save wrote (got something else: {error}). Fit and save again."
+                f"{Path(path).name} must be a file that PGExplainer.save wrote (got something else: {error}). "
+                "Fit and save again."
             ) from error
-        made.network = network.requires_grad_(False)
-        return made
+        loaded.network = network.requires_grad_(False)
+        return loaded
 
 
-KIND = "nseg.baselines.PGExplainer"
+FILE_KIND = "nseg.baselines.PGExplainer"
 
 
-def _train(network: nn.Module, steps: list[list[Lesson]], settings: PGExplainerSettings, advance: Any) -> Tensor:
-    """Mean loss of each epoch, [epochs]; the pieces of a step share one step of Adam."""
+def _train(network: nn.Module, steps: list[list[TrainingBatch]], settings: PGExplainerSettings, advance: Any) -> Tensor:
+    """Train the network; mean loss of each epoch, [epochs]. All batches of a step share one step of Adam."""
     optimiser = torch.optim.Adam(network.parameters(), lr=settings.lr)
-    everything = sum(len(one.causal.instances) for step in steps for one in step)
+    instances = sum(batch.number for step in steps for batch in step)
     trace = []
     for epoch in range(settings.epochs):
         total = 0.0
         for step in steps:
             optimiser.zero_grad()
-            number = sum(len(one.causal.instances) for one in step)
-            for one in step:
-                loss = one.loss(network, settings, epoch).sum()
+            number = sum(batch.number for batch in step)
+            for batch in step:
+                loss = batch.loss(network, settings, epoch).sum()
                 torch.autograd.backward(loss / number)
                 total += float(loss.detach())
-                advance(len(one.causal.instances))
+                advance(batch.number)
             optimiser.step()
-        trace.append(total / everything)
+        trace.append(total / instances)
     return torch.tensor(trace)

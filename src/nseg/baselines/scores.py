@@ -1,4 +1,4 @@
-"""From what a method measures to scores in [0, 1]."""
+"""Measurements of a method turned into scores of elements in [0, 1]."""
 
 from __future__ import annotations
 
@@ -12,32 +12,35 @@ from nseg.graphs.batch import InstanceBatch
 from nseg.search.parts import EDGES, NODES, EdgePart, MaskParts, Masks
 
 
-def scaled(parts: MaskParts, scores: Masks) -> Masks:
-    """Non-negative scores divided by the highest of their instance, edges and nodes together; 0 where all are 0."""
-    value, owner = parts.flatten(scores), parts.owner
-    top = value.new_zeros(len(parts.instances)).scatter_reduce(0, owner, value, "amax")
-    return parts.unflatten(value / torch.where(top > 0, top, 1)[owner])
+def divide_by_highest(parts: MaskParts, scores: Masks) -> Masks:
+    """Divide non-negative scores by the highest score of their instance.
+
+    Edges and nodes share one highest score. Where all scores are 0 they stay 0.
+    """
+    flat, owner = parts.flatten(scores), parts.owner
+    highest = flat.new_zeros(len(parts.instances)).scatter_reduce(0, owner, flat, "amax")
+    return parts.unflatten(flat / torch.where(highest > 0, highest, 1)[owner])
 
 
-def mean_of_ends(instances: InstanceBatch, node: Tensor) -> Tensor:
-    """Score of each edge from those of its two ends, [N] to [E]."""
-    return node[instances.edge_index].mean(0)
+def mean_of_endpoints(instances: InstanceBatch, node_score: Tensor) -> Tensor:
+    """Score of each edge: the mean over its two end nodes, [N] to [E]."""
+    return node_score[instances.edge_index].mean(0)
 
 
-def mean_of_directions(part: EdgePart, edge: Tensor) -> Tensor:
-    """Score of each edge element: the mean over the directions that share it, [E] to [n_e]."""
+def mean_of_directions(part: EdgePart, edge_score: Tensor) -> Tensor:
+    """Score of each edge element: the mean over its directions, [E] to [n_e]."""
     element, number = part.element, part.owner.numel()
-    return edge.new_zeros(number).index_add(0, element, edge) / element.bincount(minlength=number)
+    return edge_score.new_zeros(number).index_add(0, element, edge_score) / element.bincount(minlength=number)
 
 
-def on_elements(parts: MaskParts, edge: Tensor, node: Tensor) -> Masks:
-    """Scores of edges [E] and nodes [N] as those of the elements."""
-    scores = {EDGES: mean_of_directions(parts.edges, edge)} if EDGES in parts else {}
-    return Masks(scores | ({NODES: node.unsqueeze(1)} if NODES in parts else {}))
+def element_scores(parts: MaskParts, edge_score: Tensor, node_score: Tensor) -> Masks:
+    """Scores of the elements that are asked for, from those of all edges [E] and nodes [N]."""
+    scores = {EDGES: mean_of_directions(parts.edges, edge_score)} if EDGES in parts else {}
+    return Masks(scores | ({NODES: node_score.unsqueeze(1)} if NODES in parts else {}))
 
 
-def refuse_features(algorithm: BatchedAlgorithm) -> None:
-    """Raise if a method that scores nodes as a whole is asked for their features."""
+def refuse_feature_masks(algorithm: BatchedAlgorithm) -> None:
+    """Raise if a method that scores whole nodes is asked for feature masks."""
     kind = algorithm.explainer_config.node_mask_type
     if kind not in (None, MaskType.object):
         raise UnsupportedError(
