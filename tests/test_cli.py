@@ -187,7 +187,7 @@ def test_the_stored_summary_is_json_and_stored_masks_keep_their_accuracy(tmp_pat
     call("explain", "tree-cycles", "--index", "0,511,512", "--out", str(tmp_path))
     text = (tmp_path / "summary.json").read_text()
     assert "NaN" not in text
-    summary = json.loads(text, parse_constant=lambda name: pytest.fail(name))
+    summary = json.loads(text, parse_constant=pytest.fail)
     found = runs.read(str(tmp_path))
     accuracy = metrics.accuracy(datasets.load("tree-cycles"), found)
     mean = metrics.summarise(accuracy.roc_auc)["mean"]

@@ -40,7 +40,7 @@ def payload(path: Path) -> dict[str, Any]:
     """The data in a written page."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL)
     assert found is not None
-    return json.loads(found[1], parse_constant=lambda name: pytest.fail(name))
+    return json.loads(found[1], parse_constant=pytest.fail)
 
 
 def small(masks: str = "e", kind: str = "undirected", **settings: Any) -> tuple[Explainer, Data, list[Explanation]]:

@@ -117,6 +117,7 @@ def lead(outcome: Outcome, output: Tensor, target: Tensor) -> Tensor:
         target: class of each row, [R].
 
     >>> from torch_geometric.explain.config import ModelConfig
+    >>> from nseg.model.outcomes import outcome_of
     >>> outcome = outcome_of(ModelConfig(mode="multiclass_classification", task_level="graph", return_type="probs"))
     >>> lead(outcome, torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([0, 1]))
     tensor([ 0.2000, -0.2000])
