@@ -30,10 +30,10 @@ from rich.table import Table
 from nseg import NSEG, Explainer, explain_many
 from nseg.backends import Processes
 from nseg.datasets import load
-from nseg.many import causal_models
+from nseg.explain.many import open_causal_models
 from nseg.models import pretrained
-from nseg.search import search
-from nseg.space import Masks
+from nseg.search.climb import climb_bound
+from nseg.search.parts import EDGES, Masks
 
 STEPS = 300
 
@@ -65,10 +65,10 @@ def time_steps(explain: Explainer, data: Any, index: list[int]) -> dict[str, flo
     algorithm = explain.algorithm
     settings = replace(algorithm.settings, steps=STEPS, patience=None)
     found: dict[str, list[float]] = {"step": [], "bare": []}
-    with causal_models(explain, data, index) as parts:
-        ((_, scm),) = parts
-        space = algorithm.space(scm.instances)
-        weight = torch.rand(algorithm.worlds(space), space.edge_owner.numel(), requires_grad=True)
+    with open_causal_models(explain, data, index) as models:
+        ((_, causal),) = models
+        parts = algorithm.parts(causal.instances)
+        weight = torch.rand(algorithm.worlds(parts), parts.edges.owner.numel(), requires_grad=True)
         clock = time.perf_counter
         start = clock()
 
@@ -77,24 +77,30 @@ def time_steps(explain: Explainer, data: Any, index: list[int]) -> dict[str, flo
             nonlocal start
             step_end = clock()
             weight.grad = None
-            torch.autograd.backward(scm.log_odds(*space.weights(Masks(weight, None))).sum())
+            torch.autograd.backward(causal.log_odds(parts.to_weights(Masks({EDGES: weight}))).sum())
             found["step"].append(step_end - start)
             start = clock()
             found["bare"].append(start - step_end)
 
-        search(scm, space, settings, bare_pass)
+        climb_bound(causal, parts, settings, bare_pass)
     return {name: median(seconds[10:]) for name, seconds in found.items()}
 
 
 def profile(explain: Explainer, data: Any, index: list[int]) -> list[tuple[str, float]]:
     """Cumulative seconds of the main functions of the search."""
-    watched = {"search": "search.py", "harden": "extract.py", "towards": "extract.py", "evaluate": "space.py"}
-    watched |= {"scms": "source.py", "standalone": "source.py", "_find_way": "source.py", "_write": "work.py"}
-    watched |= {
-        "log_odds": "scm.py",
-        "verdict": "scm.py",
-        "meet": "search.py",
-        "_plan": "scm.py",
+    watched = {
+        "climb_bound": "climb.py",
+        "harden": "harden.py",
+        "blend_to_hard": "harden.py",
+        "evaluate": "worlds.py",
+        "causal_models": "traced_graph.py",
+        "standalone_graphs": "traced_graph.py",
+        "_find_strategy": "traced_graph.py",
+        "_finish": "base.py",
+        "log_odds": "causal.py",
+        "do_and_agree": "causal.py",
+        "update": "descent.py",
+        "plan": "runner.py",
         "threshold": "explanation.py",
     }
     run = cProfile.Profile()

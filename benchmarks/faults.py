@@ -29,10 +29,11 @@ from typing import Any
 import torch
 
 import nseg
-from nseg import NSEG, Explainer, StoreError, explain_many, store
+from nseg import NSEG, Explainer, StoreError, explain_many
 from nseg.backends import Backend, Local, Processes, Ray
 from nseg.datasets import load
 from nseg.models import pretrained
+from nseg.runs.folder import stored_shards
 
 TARGETS, SHARD, MOMENTS = 60, 5, 20
 
@@ -73,7 +74,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def shard_inodes(folder: Path) -> dict[str, int]:
     """The inode of each stored shard; a shard that is written again gets another one."""
-    return {path.name: path.stat().st_ino for path in store.stored_shards(folder).values()}
+    return {path.name: path.stat().st_ino for path in stored_shards(folder).values()}
 
 
 def kill(root: Path, expected: dict[str, bytes]) -> str:
@@ -125,7 +126,7 @@ def damage(root: Path, expected: dict[str, bytes]) -> str:
     rng, out, damaged = random.Random(0), root / "run", 0
     run(out)
     for number in range(TARGETS // SHARD):
-        path = store.stored_shards(out)[number]
+        path = stored_shards(out)[number]
         stored = bytearray(path.read_bytes())
         position = rng.randrange(len(stored))
         if number % 2:
@@ -166,7 +167,7 @@ def disturb_ray(root: Path, expected: dict[str, bytes], disturb: Callable[[Any, 
         def map(self, function: Any, items: Sequence[Any]) -> Generator[tuple[int, Any], None, None]:
             for number, result in super().map(function, items):
                 yield number, result
-                if len(store.stored_shards(out)) == TARGETS // SHARD // 4 and not disturbed:
+                if len(stored_shards(out)) == TARGETS // SHARD // 4 and not disturbed:
                     disturbed.append(number)
                     disturb(cluster, others)
 

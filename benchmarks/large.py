@@ -77,7 +77,7 @@ def choose_targets(graph: LargeGraph, number: int) -> list[int]:
     """Random targets whose neighbourhoods have similar sizes."""
     rng, found = np.random.default_rng(1), list[int]()
     for node in rng.permutation(graph.num_nodes).tolist():
-        if EDGE_RANGE[0] <= graph.part(torch.tensor([node]), HOPS).edge.numel() <= EDGE_RANGE[1]:
+        if EDGE_RANGE[0] <= graph.subgraph(torch.tensor([node]), HOPS).edge.numel() <= EDGE_RANGE[1]:
             found.append(node)
             if len(found) == number:
                 return found
@@ -126,7 +126,7 @@ def measure_gnnexplainer(folder: Path, epochs: int) -> dict[str, float]:
     torch.set_num_threads(1)
     graph = LargeGraph(folder, neighbours=None)
     target = choose_targets(graph, 1)[0]
-    whole = graph.part(torch.arange(graph.num_nodes), 1).data
+    whole = graph.subgraph(torch.arange(graph.num_nodes), 1).data
     explain = explainer(GNNExplainer(epochs=epochs))
     start = time.perf_counter()
     explain(whole.x, whole.edge_index, index=target)

@@ -45,7 +45,7 @@ from nseg import NSEG, explain_many
 from nseg.baselines import CATALOGUE, make
 from nseg.baselines.pgexplainer import PGExplainer
 from nseg.datasets import load as load_dataset
-from nseg.explainer import BatchedAlgorithm
+from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.metrics import Evaluator, accuracy
 from nseg.models import pretrained
 
@@ -186,12 +186,12 @@ def measure_method(task: Task, method: str, seed: int, calls: int) -> Row | None
 
 def fidelity(explain: Explainer, task: Task, found: list[Explanation]) -> dict[str, float]:
     """Fid+, Fid-, charact and sparsity in percent, of soft, hard and cut masks, and the PNS bound of hard ones."""
-    judge = Evaluator(explain, task.data, found)
+    evaluator = Evaluator(explain, task.data, found)
     scores: dict[str, float] = {}
     for kind, masks in MASK_KINDS.items():
         if kind == "hard" and found[0].get("hard_edge_mask") is None:
             continue
-        value = judge.fidelity(masks)
+        value = evaluator.fidelity(masks)
         names = ("fid_plus", "fid_minus", "charact", "sparsity") + (("pns",) if kind == "hard" else ())
         scores |= {f"{kind}_{name}": 100 * getattr(value, name) for name in names}
     return scores

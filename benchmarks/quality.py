@@ -32,7 +32,6 @@ from torch_geometric.explain import Explanation
 from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
 
 from nseg import NSEG, Explainer, baselines, datasets, explain_many, metrics, models
-from nseg.scm import predicted_class
 
 AUTHORS_NAMES = {"ba-shapes": "BA-Shapes", "tree-cycles": "Tree-Cycles", "tree-grid": "Tree-Grid"}
 CASES = [*((d, "gcn", m) for m in ("e", "ef") for d in datasets.NAMES), *((d, "gin", "e") for d in datasets.NAMES)]
@@ -58,10 +57,10 @@ def explainer(model: nn.Module, algorithm: Any, masks: str, config: dict[str, st
     )
 
 
-def keeps_and_flips(judge: metrics.Evaluator) -> Tensor:
+def keeps_and_flips(evaluator: metrics.Evaluator) -> Tensor:
     """Whether each hard explanation keeps the class, and its removal changes it, [B]."""
-    factual, complement = (predicted_class(o, judge.config) for o in judge.outcome(judge.masks("hard")))
-    return (factual == judge.label) & (complement != judge.label)
+    each = evaluator.each("hard")
+    return (each.changed_with == 0) & (each.changed_without == 1)
 
 
 def search_longer(model: nn.Module, data: Any, index: Sequence[int], masks: str, config: dict[str, str]) -> Tensor:
@@ -88,9 +87,9 @@ def measure(args: argparse.Namespace, dataset: str, architecture: str, masks: st
         start = time.perf_counter()
         found = explain_many(explain, data, index, progress=False)
         seconds = (time.perf_counter() - start) / len(found)
-        judge = metrics.Evaluator(explain, data, found)
-        soft, hard = judge.fidelity("soft"), judge.fidelity("hard")
-        known |= keeps_and_flips(judge)
+        evaluator = metrics.Evaluator(explain, data, found)
+        soft, hard = evaluator.fidelity("soft"), evaluator.fidelity("hard")
+        known |= keeps_and_flips(evaluator)
         line: dict[str, Any] = {"dataset": dataset, "architecture": architecture, "masks": masks, "seed": seed}
         line |= {"instances": len(found), "seconds": seconds, "exact": sum(bool(one.exact) for one in found)}
         for kind, result in (("soft", soft), ("hard", hard)):

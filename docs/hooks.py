@@ -50,7 +50,12 @@ class Docstrings(griffe.Extension):
     def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
         """Show the default value of a setting instead of the call that validates it."""
         value = attr.value
-        if isinstance(value, griffe.ExprCall) and str(value.function) in ("number", "whole", "one_of", "yes_or_no"):
+        if isinstance(value, griffe.ExprCall) and str(value.function) in (
+            "number_field",
+            "integer_field",
+            "choice_field",
+            "flag_field",
+        ):
             attr.value = value.arguments[0]
 
 

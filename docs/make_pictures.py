@@ -5,6 +5,8 @@ Pictures of molecules need the Mutagenicity dataset (a download, or NSEG_DATA); 
 
 from __future__ import annotations
 
+import html
+import re
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +20,6 @@ from nseg.datasets import Benchmark, load
 from nseg.models import pretrained
 
 FOLDER = Path(__file__).parent / "pictures"
-
-LAYERS: tuple[tuple[str, dict[str, str]], ...] = (
-    ("show", {"cli": "commands", "study": "TOML to records", "reports": "one HTML page", "plot": "pictures"}),
-    ("judge", {"certify": "bounds, ceiling", "metrics": "fidelity, accuracy", "models": "GCN, GIN", "datasets": "truth"}),
-    (
-        "explain",
-        {
-            "many": "many at once",
-            "work": "one shard",
-            "baselines": "fifteen rivals",
-            "shards": "long runs",
-            "large": "parts of graphs",
-        },
-    ),
-    ("translate", {"explainer": "NSEG inside PyG", "source": "checks, cuts", "store": "Parquet", "backends": "workers"}),
-    ("search", {"extract": "soft to hard", "refine": "moves, all subsets", "search": "Adam on masks", "draws": "samples"}),
-    ("worlds", {"subsets": "many subsets at once", "space": "elements and worlds", "settings": "frozen, checked"}),
-    ("ask", {"scm": "Y = f(E, X)", "objective": "equations", "complement": "laws of absence", "instances": "graphs as one"}),
-)
-"""Layers of the package from top to bottom: what each does, and its modules with a short description."""
 
 ROLES = ("no band", "band", "sings", "drums", "listens")
 NAMES = ("you", "Ana", "Ben", "Cem", "Dee", "Gil", "Fay")
@@ -106,41 +88,40 @@ def draw_worlds(name: str, dataset: str, instance: int, **options: Any) -> None:
     write(name, plot.worlds(explainer, data.graphs, found, data, **options))
 
 
-def layers() -> str:
-    """SVG of the layers; a module imports only from its own layer and those below."""
-    wide, high, gap, left = 1000, 62, 12, 110
-    parts = []
-    for row, (what, modules) in enumerate(LAYERS):
-        y = 10 + row * (high + gap)
-        parts.append(f'<rect x="4" y="{y}" width="{wide - 8}" height="{high}" rx="6" fill="#eef2f5"/>')
-        parts.append(f'<text x="18" y="{y + high / 2 + 5}" class="layer">{what}</text>')
-        each = (wide - left - 16) / len(modules)
-        for place, (name, words) in enumerate(modules.items()):
-            x, model = left + place * each, name == "scm"
-            fill, line = ("#fde7c8", "#d55e00") if model else ("#ffffff", "#90a4ae")
-            parts.append(
-                f'<rect x="{x:.0f}" y="{y + 7}" width="{each - 10:.0f}" height="{high - 14}" rx="5" '
-                f'fill="{fill}" stroke="{line}"/>'
-                f'<text x="{x + each / 2 - 5:.0f}" y="{y + 28}" class="name">{name}</text>'
-                f'<text x="{x + each / 2 - 5:.0f}" y="{y + 45}" class="words">{words}</text>'
-            )
-    y = 10 + len(LAYERS) * (high + gap)
-    x = left + (wide - left - 16) / len(LAYERS[-1][1]) / 2 - 5
+def read_rooms() -> list[tuple[str, str]]:
+    """Rooms of the package and what lives in them, highest first, from the map in CONTRIBUTING.md."""
+    text = (Path(__file__).parent.parent / "CONTRIBUTING.md").read_text()
+    (block,) = re.findall(r"```text rooms\n(.*?)```", text, re.DOTALL)
+    lines = (line.partition(" ") for line in block.splitlines())
+    return [(name, words.strip()) for name, _, words in lines]
+
+
+def draw_rooms() -> str:
+    """SVG of the rooms, one below the other; an arrow says that imports point down."""
+    wide, high, gap, left = 960, 34, 6, 60
+    parts, rooms = [], read_rooms()
+    for number, (name, words) in enumerate(rooms):
+        y, model = 10 + number * (high + gap), name == "model"
+        fill, line = ("#fde7c8", "#d55e00") if model else ("#eef2f5", "#90a4ae")
+        parts.append(
+            f'<rect x="{left}" y="{y}" width="{wide - left - 10}" height="{high}" rx="5" fill="{fill}" stroke="{line}"/>'
+            f'<text x="{left + 14}" y="{y + 22}" class="name">{html.escape(name)}</text>'
+            f'<text x="{left + 130}" y="{y + 22}" class="words">{html.escape(words)}</text>'
+        )
+    y = 10 + len(rooms) * (high + gap)
     parts.append(
-        f'<line x1="{x:.0f}" y1="{y - gap - 7}" x2="{x:.0f}" y2="{y + 16}" stroke="#d55e00" stroke-width="2"/>'
-        f'<rect x="{x - 75:.0f}" y="{y + 16}" width="150" height="40" rx="20" '
-        'fill="#ffffff" stroke="#d55e00" stroke-width="2"/>'
-        f'<text x="{x:.0f}" y="{y + 41}" class="name">your model</text>'
-        f'<text x="{x + 95:.0f}" y="{y + 41}" class="note">borrowed by this one file, and given back as it was. '
-        "Imports point down only.</text>"
+        f'<line x1="28" y1="14" x2="28" y2="{y - 18}" stroke="#546e7a" stroke-width="2"/>'
+        f'<path d="M21 {y - 26} L28 {y - 12} L35 {y - 26} Z" fill="#546e7a"/>'
+        f'<text x="{left}" y="{y + 16}" class="note">A room imports only rooms below it. Only the orange room touches your '
+        "model, and gives it back as it was.</text>"
     )
     style = (
-        "text{font-family:Helvetica,Arial,sans-serif;fill:#263238}.layer{font-size:15px;fill:#546e7a}"
-        ".name{font-size:15px;font-weight:bold;text-anchor:middle}.words{font-size:12px;text-anchor:middle}.note{font-size:13px}"
+        "text{font-family:Helvetica,Arial,sans-serif;fill:#263238}.name{font-size:15px;font-weight:bold}"
+        ".words{font-size:14px}.note{font-size:13px;fill:#546e7a}"
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {y + 66}" width="{wide}" role="img">'
-        f"<title>The layers of nseg</title><style>{style}</style>{''.join(parts)}</svg>\n"
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {y + 30}" width="{wide}" role="img">'
+        f"<title>The rooms of nseg</title><style>{style}</style>{''.join(parts)}</svg>\n"
     )
 
 
@@ -153,7 +134,7 @@ def write(name: str, figure: Any) -> None:
 def main() -> None:
     """Draw all pictures."""
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / "layers.svg").write_text(layers())
+    (FOLDER / "rooms.svg").write_text(draw_rooms())
     draw_band()
     draw_methods("methods", "tree-cycles", 511)
     try:

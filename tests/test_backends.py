@@ -20,9 +20,10 @@ from torch_geometric.explain import GNNExplainer
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, quick, seeded
 
 import nseg
-from nseg import BackendError, InputError, explain_many, store, study
+from nseg import BackendError, InputError, explain_many, study
 from nseg.backends import NAMES, Backend, Local, Processes, Ray, make
 from nseg.backends.serialize import MIN_BUFFER_BYTES, deserialize, serialize, serialize_with_buffers
+from nseg.runs.folder import stored_shards
 
 
 @pytest.fixture(scope="module", params=["local", "processes", "ray"])
@@ -118,7 +119,7 @@ def test_progress_is_shown(backend: Backend, capsys: pytest.CaptureFixture[str])
 
 
 def test_a_stopped_run_is_resumed(backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put, stored = nseg.shards.Shards.put, []
+    put, stored = nseg.runs.folder.RunFolder.store, []
 
     def stopped(self, number: int, content: bytes) -> None:
         if len(stored) == 2:
@@ -127,11 +128,11 @@ def test_a_stopped_run_is_resumed(backend: Backend, tmp_path: Path, monkeypatch:
         stored.append(number)
 
     out = tmp_path / "run"
-    monkeypatch.setattr(nseg.shards.Shards, "put", stopped)
+    monkeypatch.setattr(nseg.runs.folder.RunFolder, "store", stopped)
     with pytest.raises(KeyboardInterrupt):
         run(out, backend=backend)
     monkeypatch.undo()
-    assert sorted(store.stored_shards(out)) == sorted(stored)
+    assert sorted(stored_shards(out)) == sorted(stored)
     run(out, backend=backend)
     run(tmp_path / "undisturbed")
     assert content(out) == content(tmp_path / "undisturbed")

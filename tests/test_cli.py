@@ -25,10 +25,11 @@ from nseg import (
     explain_many,
     metrics,
     models,
-    store,
+    runs,
 )
 from nseg.cli import app
 from nseg.cli.demo import READING
+from nseg.runs.parquet import TENSORS
 
 USERS_MODEL = """
 import torch
@@ -93,7 +94,8 @@ def test_explain_a_dataset_and_store_it(tmp_path: Path, masks: str) -> None:
     assert "4 explained" in output
     assert "sparsity" in output
     assert "random, hard" in output
-    found, manifest = store.read(out)
+    found = runs.read(out)
+    manifest = found.manifest
     summary = json.loads((out / "summary.json").read_text())
     assert [one.output_id for one in found] == [511, 512, 513, 514]
     assert summary["dataset"] == "tree-cycles"
@@ -127,7 +129,8 @@ def test_explain_by_any_method(tmp_path: Path, method: str) -> None:
     output = call("explain", "tree-cycles", "--index", "511:514", "--method", method, "--out", str(tmp_path)).output
     assert "3 explained" in output
     assert f"{baselines.find(method).__name__}(" in " ".join(output.split())
-    found, manifest = store.read(tmp_path)
+    found = runs.read(tmp_path)
+    manifest = found.manifest
     assert json.loads((tmp_path / "summary.json").read_text())["method"] == method
     assert manifest["settings"]["undirected"] is False
     assert all(0 <= float(one.edge_mask.min()) <= float(one.edge_mask.max()) <= 1 for one in found)
@@ -135,7 +138,8 @@ def test_explain_by_any_method(tmp_path: Path, method: str) -> None:
 
 def test_a_rival_is_what_it_is_in_python_also_with_the_papers_settings(tmp_path: Path) -> None:
     call("explain", "tree-cycles", "--index", "511:513", "--method", "cf_gnnexplainer", "--paper", "--out", str(tmp_path))
-    found, manifest = store.read(tmp_path)
+    found = runs.read(tmp_path)
+    manifest = found.manifest
     algorithm = baselines.make("cf_gnnexplainer", "tree-cycles", seed=0)
     assert manifest["settings"] == algorithm.settings.as_plain_data()
     data, net = datasets.load("tree-cycles"), models.pretrained("tree-cycles", "gcn")
@@ -183,8 +187,8 @@ def test_the_stored_summary_is_json_and_stored_masks_keep_their_accuracy(tmp_pat
     call("explain", "tree-cycles", "--index", "0,511,512", "--out", str(tmp_path))
     text = (tmp_path / "summary.json").read_text()
     assert "NaN" not in text
-    summary = json.loads(text, parse_constant=lambda name: pytest.fail(name))
-    found, _ = store.read(str(tmp_path))
+    summary = json.loads(text, parse_constant=pytest.fail)
+    found = runs.read(str(tmp_path))
     accuracy = metrics.accuracy(datasets.load("tree-cycles"), found)
     mean = metrics.summarise(accuracy.roc_auc)["mean"]
     assert mean == pytest.approx(summary["metrics"]["explanation, soft"]["roc_auc"], abs=1e-6)
@@ -216,16 +220,17 @@ def test_what_is_stored_is_what_was_found(tmp_path: Path) -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     for node in ("object", "attributes", "common_attributes"):
         found = explain_many(explainer(model, NSEG(steps=3), edge_mask_type="object", node_mask_type=node), data, [3, 5])
-        store.write(tmp_path, found, {"a": 1})
-        again, manifest = store.read(tmp_path)
+        runs.write(tmp_path, found, {"a": 1})
+        again = runs.read(tmp_path)
+        manifest = again.manifest
         assert manifest["a"] == 1
         for one, other in zip(found, again, strict=True):
-            for name in store.TENSORS:
+            for name in TENSORS:
                 assert torch.equal(one[name], other[name]), name
             assert (one.pns, one.output_id) == (other.pns, other.output_id)
             assert int(other.target) == int(one.target[one.index])
-    with pytest.raises(InputError, match="which is no folder"):
-        store.read(tmp_path / "none")
+    with pytest.raises(InputError, match="which is not a folder"):
+        runs.read(tmp_path / "none")
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="must be a folder"):
-        store.write(tmp_path / "file", found, {})
+        runs.write(tmp_path / "file", found, {})

@@ -23,8 +23,10 @@ from torch_geometric.explain import GNNExplainer
 from zoo import GRAPH_CONFIG, NODE_MODELS, Molecule, explainer, graph, quick, seeded
 
 import nseg
-from nseg import InputError, ModelError, NsegWarning, StoreError, explain_many, fingerprint, shards, store
+from nseg import InputError, ModelError, NsegWarning, StoreError, explain_many
 from nseg.backends import Local
+from nseg.runs import fingerprint, folder, layout, parquet
+from nseg.storage import hashing
 
 TARGETS = list(range(11))
 CUT = {"shard": 3}  # four shards: 3, 3, 3, 2
@@ -71,8 +73,8 @@ def test_what_is_stored_is_what_is_found_without_a_folder(tmp_path: Path) -> Non
     assert again.complete
     for one, other in zip(found, again, strict=True):
         assert one.output_id == other.output_id
-        assert all(torch.equal(one[name], other[name]) for name in store.TENSORS)
-        assert all(one[name] == other[name] for name in (*store.NUMBERS, "exact"))
+        assert all(torch.equal(one[name], other[name]) for name in parquet.TENSORS)
+        assert all(one[name] == other[name] for name in (*parquet.NUMBERS, "exact"))
     assert [one.output_id for one in again[2:7]] == [2, 3, 4, 5, 6]
     assert again[-1].output_id == nseg.read(tmp_path / "run")[10].output_id == 10
     with pytest.raises(IndexError):
@@ -84,9 +86,9 @@ def test_what_is_stored_is_what_is_found_without_a_folder(tmp_path: Path) -> Non
 def test_any_reader_of_parquet_gets_documented_columns(tmp_path: Path) -> None:
     run(tmp_path / "run")
     table = pq.read_table(tmp_path / "run" / "explanations")
-    assert table.schema.equals(store.SCHEMA)
+    assert table.schema.equals(parquet.SCHEMA)
     assert sorted(table["output_id"].to_pylist()) == TARGETS
-    assert all(name in store.__doc__ for name in table.column_names)
+    assert all(name in parquet.__doc__ for name in table.column_names)
     assert table["node_mask"].null_count == 11
 
 
@@ -108,7 +110,7 @@ def test_a_stopped_run_is_resumed_and_leaves_the_same_folder(tmp_path: Path, und
 def test_a_damaged_shard_is_noticed_and_done_again(tmp_path: Path, undisturbed, damage: str) -> None:
     out, watched = tmp_path / "run", Watched()
     run(out)
-    path = store.stored_shards(out)[1]
+    path = folder.stored_shards(out)[1]
     whole = path.read_bytes()
     if damage == "gone":
         path.unlink()
@@ -124,7 +126,7 @@ def test_a_damaged_shard_is_noticed_and_done_again(tmp_path: Path, undisturbed, 
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         run(out, backend=watched)
-    assert any("done again" in str(one.message) for one in said) == path.name.startswith("0") * (
+    assert any("is replaced" in str(one.message) for one in said) == path.name.startswith("0") * (
         damage in ("truncated", "flipped", "emptied")
     )
     assert watched.seen == [1]
@@ -175,13 +177,13 @@ def test_a_folder_that_is_no_run_is_refused_and_left_alone(tmp_path: Path) -> No
         run(tmp_path)
     assert (tmp_path / "thesis.tex").read_text() == "years of work"
     for text in ("{", "[]", '{"format": 1}', '{"targets": 3}'):
-        folder = tmp_path / f"manifest {text!r}"
-        folder.mkdir()
-        (folder / "manifest.json").write_text(text)
+        place = tmp_path / f"manifest {text!r}"
+        place.mkdir()
+        (place / "manifest.json").write_text(text)
         with pytest.raises(StoreError):
-            run(folder)
+            run(place)
         with pytest.raises((StoreError, InputError)):
-            list(nseg.read(folder))
+            list(nseg.read(place))
 
 
 def test_two_runs_on_one_folder_do_nothing_twice(tmp_path: Path, undisturbed) -> None:
@@ -223,7 +225,7 @@ def test_a_target_that_fails_is_a_record_and_the_others_go_on(tmp_path: Path) ->
         found = explain_many(explain, some, out=tmp_path / "run", shard=4)
     assert [one.output_id for one in found] == list(range(8))
     assert {one.output_id: one.reason for one in found if "reason" in one}.keys() == {2, 5}
-    assert found[2].reason.startswith("ModelError: The model must run on what it is given (got ArithmeticError: not today)")
+    assert found[2].reason.startswith("ModelError: The model must run on its input (got ArithmeticError: not today)")
     assert "must be finite" in found[5].reason
     fine = [n for n in range(8) if n not in (2, 5)]
     for one in explain_many(explain, some, fine):
@@ -295,11 +297,11 @@ def test_a_killed_run_is_resumed_by_another_process(tmp_path: Path, undisturbed)
     script = DRIVER.format(tests=str(Path(__file__).parent), out=str(out))
     process = subprocess.Popen([sys.executable, "-W", "ignore", "-c", script], env={**os.environ})
     deadline = time.monotonic() + 120
-    while not store.stored_shards(out) and time.monotonic() < deadline and process.poll() is None:
+    while not folder.stored_shards(out) and time.monotonic() < deadline and process.poll() is None:
         time.sleep(0.001)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    kept, again = store.stored_shards(out), Watched()
+    kept, again = folder.stored_shards(out), Watched()
     assert kept
     run(out, backend=again)
     assert sorted([*kept, *again.seen]) == [0, 1, 2, 3]
@@ -343,11 +345,11 @@ def test_fingerprints_see_what_matters_and_nothing_else() -> None:
     assert fingerprint.of_model(model) == plain == fingerprint.of_model(twin)
     twin.convs[0].add_self_loops = False
     assert fingerprint.of_model(twin) != plain
-    assert fingerprint.named({"law": quick, "starts": (0.0, 1)}) == {"law": "zoo.quick", "starts": [0.0, 1]}
-    assert "0x" not in fingerprint.named(lambda: 1)
-    assert fingerprint.digest([1, [2]]) != fingerprint.digest([[1], 2])
+    assert hashing.plain_data({"law": quick, "starts": (0.0, 1)}) == {"law": "zoo.quick", "starts": [0.0, 1]}
+    assert "0x" not in hashing.plain_data(lambda: 1)
+    assert hashing.digest([1, [2]]) != hashing.digest([[1], 2])
     sparse = torch.eye(3).to_sparse()
-    assert fingerprint.digest(sparse) != fingerprint.digest(torch.eye(3))
+    assert hashing.digest(sparse) != hashing.digest(torch.eye(3))
 
 
 def test_a_manifest_says_what_a_run_is_made_of(tmp_path: Path) -> None:
@@ -357,28 +359,28 @@ def test_a_manifest_says_what_a_run_is_made_of(tmp_path: Path) -> None:
     assert manifest["settings"]["steps"] == 2
     assert manifest["data"]["nodes"] == 24
     assert manifest["shard"] == 3
-    assert shards.differences(manifest, manifest) == []
+    assert folder.differences(manifest, manifest) == []
 
 
 def test_words_for_what_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    for folder, words in ((tmp_path / "file", "must be a folder"), (tmp_path / "file" / "below", "must be a folder")):
+    for place, words in ((tmp_path / "file", "must be a folder"), (tmp_path / "file" / "below", "must be a folder")):
         with pytest.raises(InputError, match=words):
-            run(folder)
+            run(place)
     for size in (0, -1, 1.5, True, "3"):
         with pytest.raises(InputError, match="shard must be"):
             run(tmp_path / "run", shard=size)
-    with pytest.raises(InputError, match="which is no folder"):
+    with pytest.raises(InputError, match="which is not a folder"):
         nseg.read(tmp_path / "none")
     assert not (tmp_path / "run").exists()
 
 
 @given(st.integers(1, 200), st.integers(1, 30))
 def test_every_target_has_one_place_and_shards_are_of_like_size(total: int, size: int) -> None:
-    layout = store.Layout(total, size)
-    held = [list(layout.targets(number)) for number in range(layout.shards)]
+    shards = layout.ShardLayout(total, size)
+    held = [list(shards.targets(number)) for number in range(shards.shards)]
     assert sorted(target for some in held for target in some) == list(range(total))
-    assert all(held[shard][place] == target for target, (shard, place) in enumerate(map(layout.place, range(total))))
+    assert all(held[shard][place] == target for target, (shard, place) in enumerate(map(shards.position, range(total))))
     assert all(1 <= len(some) <= size for some in held)
-    even = store.Layout(total, -(-total // layout.shards))  # as explain_many cuts
+    even = layout.ShardLayout(total, -(-total // shards.shards))  # as explain_many cuts
     assert len(even.targets(0)) == even.size

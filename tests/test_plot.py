@@ -22,7 +22,7 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.nn import GCNConv
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, EdgeClassifier, Link, Molecule, explainer, graph, quick, seeded, two
 
-from nseg import InputError, certify, explain_many, metrics, plot, store
+from nseg import InputError, certify, explain_many, metrics, plot, runs
 from nseg.datasets import Benchmark, load
 from nseg.errors import MissingError
 from nseg.explanation import Explanation
@@ -228,11 +228,11 @@ def test_several_outputs_are_all_marked() -> None:
 
 def test_stored_explanations_are_drawn_with_their_dataset(tmp_path) -> None:
     for level in ("node", "graph"):
-        store.write(tmp_path / level, found(level, "ef"), {})
-        for one, kept in zip(store.read(tmp_path / level)[0], found(level, "ef"), strict=True):
+        runs.write(tmp_path / level, found(level, "ef"), {})
+        for one, kept in zip(runs.read(tmp_path / level), found(level, "ef"), strict=True):
             assert plot.scene(one, bench(level)) == plot.scene(kept, bench(level))
             whole = bench(level).graphs[0] if level == "node" else bench(level).graphs
-            assert plot.scene(store.attach(one, whole), bench(level)) == plot.scene(kept, bench(level))
+            assert plot.scene(runs.attach(one, whole), bench(level)) == plot.scene(kept, bench(level))
             with pytest.raises(InputError, match="without edge_index"):
                 plot.scene(one)
 
@@ -581,7 +581,7 @@ def test_without_matplotlib_there_is_a_hint_and_a_table(monkeypatch) -> None:
 
 
 def test_a_stored_explanation_shows_its_numbers(tmp_path) -> None:
-    store.write(tmp_path, found("node"), {})
-    page = store.read(tmp_path)[0][0]._repr_html_()
+    runs.write(tmp_path, found("node"), {})
+    page = runs.read(tmp_path)[0]._repr_html_()
     assert page.startswith("<table>")
     assert f"<td>{found('node')[0].pns:.3f}</td>" in page

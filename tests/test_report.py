@@ -20,7 +20,7 @@ from torch_geometric.nn import GCNConv
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Stack, explainer, graph, quick, seeded
 
 import nseg
-from nseg import InputError, baselines, certify, datasets, explain_many, metrics, models, store
+from nseg import InputError, baselines, certify, datasets, explain_many, metrics, models, runs
 from nseg.metrics import Evaluator
 from nseg.plot import worlds_of
 from nseg.reports.page import HERE
@@ -40,12 +40,24 @@ def payload(path: Path) -> dict[str, Any]:
     """The data in a written page."""
     found = re.search(r'<script type="application/json" id="data">(.*?)</script>', path.read_text(), re.DOTALL)
     assert found is not None
-    return json.loads(found[1], parse_constant=lambda name: pytest.fail(name))
+    return json.loads(found[1], parse_constant=pytest.fail)
 
 
 def small(masks: str = "e", kind: str = "undirected", **settings: Any) -> tuple[Explainer, Data, list[Explanation]]:
     explain, data = explainer(seeded(NODE_MODELS["gcn"]), quick(steps=6, **settings), **MASKS[masks]), graph(kind=kind)
     return explain, data, explain_many(explain, data, [3, 5, 11])
+
+
+def masked_output(explain: Explainer, data: Data, one: Explanation, masks: dict[str, torch.Tensor]) -> torch.Tensor:
+    """PyG's own prediction for an explained node under the masks of its explanation, on the whole graph."""
+    edge = node = None
+    if "edges" in masks:
+        edge = torch.ones(data.num_edges).index_copy(0, one.edge_id, masks["edges"])
+    if "nodes" in masks:
+        shared = masks["nodes"].size(0) == 1
+        node = masks["nodes"] if shared else torch.ones(data.num_nodes, masks["nodes"].size(1))
+        node = node if shared else node.index_copy(0, one.node_id, masks["nodes"])
+    return explain.get_masked_prediction(data.x, data.edge_index, node, edge)[one.output_id]
 
 
 # --- numbers -------------------------------------------------------------------------------------------------------------
@@ -55,19 +67,18 @@ def small(masks: str = "e", kind: str = "undirected", **settings: Any) -> tuple[
 def test_every_threshold_has_the_outputs_of_the_model(tmp_path: Path, masks: str) -> None:
     explain, data, found = small(masks)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data, explainer=explain))
-    judge, most = Evaluator(explain, data, found), 0
+    evaluator, most = Evaluator(explain, data, found), 0
     (method,) = page["methods"]
     for b, instance in enumerate(page["instances"]):
-        stops, soft = instance["answers"][0]["stops"], judge.masks("soft")[b]
+        stops, soft = instance["answers"][0]["stops"], evaluator.masks("soft")[b]
         levels = ranking_thresholds(
-            torch.cat([m[judge.reached[b]] if n == 0 else m.flatten() for n, m in enumerate(soft) if m is not None])
+            torch.cat([m[evaluator.reached[b]] if part == "edges" else m.flatten() for part, m in soft.items()])
         )
         assert len(levels) == len(stops["least"]) == len(stops["worlds"]) <= 20
         for least, stop in zip(levels, stops["worlds"], strict=True):
-            pairs: list[Any] = [
-                tuple(None if m is None else (m >= least).float() for m in pair) for pair in judge.masks("soft")
-            ]
-            output = judge.outcome(pairs)[:, b]
+            kept = {part: (mask >= least).float() for part, mask in soft.items()}
+            worlds = [kept, {part: 1 - mask for part, mask in kept.items()}]
+            output = torch.stack([masked_output(explain, data, found[b], world) for world in worlds])
             p = output.softmax(-1)[:, instance["target"]]
             assert stop["p"][:2] == pytest.approx(p.tolist(), abs=1e-4)
             assert stop["label"][:2] == output.argmax(-1).tolist()
@@ -167,14 +178,14 @@ def test_explanations_of_any_method_and_from_a_disk_are_shown(tmp_path: Path) ->
     page = payload(nseg.report({"ours": found, "theirs": other}, tmp_path / "a.html", data=data, explainer=explain))
     assert [m["name"] for m in page["methods"]] == ["ours", "theirs"]
     assert [[a is not None for a in i["answers"]] for i in page["instances"]] == [[True, True], [True, True], [True, False]]
-    judge = Evaluator(explain, data, other)
+    evaluator = Evaluator(explain, data, other)
     for b, one in enumerate(other):
         answer = next(i for i in page["instances"] if i["id"] == one.output_id)["answers"][1]
-        p = judge.outcome(judge.masks(0.5))[:, b].softmax(-1)[:, int(judge.target[b])].tolist()
+        p = evaluator.worlds(evaluator.masks(0.5))[:, b].softmax(-1)[:, int(evaluator.target[b])].tolist()
         assert [answer["p_factual"], answer["p_complement"]] == pytest.approx(p, abs=1e-4)
         assert answer["pns"] == pytest.approx(max(0, p[0] - p[1]), abs=2e-4)
-    store.write(tmp_path, found, {})
-    stored = nseg.report({"ours": store.read(tmp_path)[0]}, tmp_path / "b.html", data=data, explainer=explain)
+    runs.write(tmp_path, found, {})
+    stored = nseg.report({"ours": runs.read(tmp_path)}, tmp_path / "b.html", data=data, explainer=explain)
     for one, again in zip(page["instances"], payload(stored)["instances"], strict=True):
         known = {**again["answers"][0], "exact": one["answers"][0]["exact"]}  # the store does not keep it
         assert known == one["answers"][0]
@@ -235,8 +246,8 @@ def test_a_dataset_gives_names_and_ground_truth_and_fits_into_a_mail(tmp_path: P
     assert (row["Fid+"], row["sparsity"]) == (pytest.approx(fidelity.fid_plus), pytest.approx(fidelity.sparsity, abs=1e-4))
     curve = page["methods"][1]["curve"]
     assert curve["at"] == [t / 10 for t in range(1, 10)]
-    judge = Evaluator(explain, data.graphs[0], both["chance"])
-    assert curve["fid_minus"][4] == pytest.approx(judge.fidelity(0.5).fid_minus, abs=1e-4)
+    evaluator = Evaluator(explain, data.graphs[0], both["chance"])
+    assert curve["fid_minus"][4] == pytest.approx(evaluator.fidelity(0.5).fid_minus, abs=1e-4)
 
 
 def test_certificates_tables_and_facts_of_the_caller_are_shown(tmp_path: Path) -> None:
@@ -359,9 +370,9 @@ def test_missing_input_raises_an_error_with_a_remedy(tmp_path: Path) -> None:
     for place in (tmp_path / "none" / "why.html", tmp_path):
         with pytest.raises(InputError, match="a file in a folder that can be written to"):
             nseg.report(found, place)
-    store.write(tmp_path, found, {})
+    runs.write(tmp_path, found, {})
     with pytest.raises(InputError, match="needs the graphs of its explanations"):
-        nseg.report(store.read(tmp_path)[0], tmp_path / "why.html")
+        nseg.report(runs.read(tmp_path), tmp_path / "why.html")
 
 
 # --- the bundle ----------------------------------------------------------------------------------------------------------

@@ -13,13 +13,13 @@ from types import ModuleType
 import pytest
 
 import nseg
-from nseg import backends, baselines, datasets, metrics, models, study
+from nseg import backends, baselines, datasets, metrics, models, runs, study
 from nseg.datasets import catalogue
 from nseg.models import nets
 from nseg.runs.layout import SHARD
 
 HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "matplotlib")
-LAZY = (nseg, backends, datasets, metrics, models, study)
+LAZY = (nseg, backends, datasets, metrics, models, runs, study)
 
 
 def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -73,7 +73,7 @@ def test_help_version_and_list_import_nothing_heavy(words: tuple[str, ...]) -> N
         ("explain ba-shapes --backend ry", "nseg: There is no backend of that name (got 'ry'). Known: local"),
         ("explain", "nseg: Name what to explain"),
         ("train ba-shape", "nseg: There is no dataset of that name"),
-        ("bench smok", "nseg: A study is one of accuracy-gcn"),
+        ("bench smok", "nseg: A study must be one of accuracy-gcn"),
         ("bench smoke --networks our", "nseg: networks must be one of ours, authors (got 'our')."),
         ("report no-such-folder", "nseg: RUN must be a run folder of nseg bench (got no-such-folder"),
         ("report . --format pdf", "nseg: --format must be table, markdown, csv, latex or none (got 'pdf')."),

@@ -20,10 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from nseg import NsegError, baselines, explain_many, metrics, store, study
+from nseg import NsegError, baselines, explain_many, metrics, study
 from nseg.baselines.catalogue import Entry
 from nseg.baselines.trivial import All
 from nseg.cli import app
+from nseg.storage import files
 from nseg.study import figures, folder, plan, summary, tables, task, trial
 from nseg.study.summary import Score
 
@@ -237,7 +238,7 @@ def test_what_was_measured_by_other_code_is_measured_again_without_explaining(tm
     old = {key: run.record(key) for key in trials}
     monkeypatch.setattr(trial, "explain_many", lambda *a, **k: pytest.fail("explained again"))
     for key, record in old.items():
-        store.write_json(tmp_path / "records" / f"{key}.json", {**record, "measured_by": "older code", "means": {}})
+        files.write_json(tmp_path / "records" / f"{key}.json", {**record, "measured_by": "older code", "means": {}})
     again = list(study.run_trials(run, one, trials))
     assert len(again) == len(trials)
     for record in again:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from nseg.version import __version__
 
 if TYPE_CHECKING:
-    from nseg import backends, baselines, datasets, metrics, models, plot, reports, study
+    from nseg import backends, baselines, datasets, metrics, models, plot, reports, runs, study
     from nseg.errors import (
         BackendError,
         BudgetError,
@@ -75,7 +75,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
             "nseg.search.complement": ["Bernoulli"],
             "nseg.search.settings": ["Settings"],
         },
-        subpackages=["backends", "baselines", "datasets", "metrics", "models", "plot", "reports", "study"],
+        subpackages=["backends", "baselines", "datasets", "metrics", "models", "plot", "reports", "runs", "study"],
     )
 
 __all__ = [
@@ -107,5 +107,6 @@ __all__ = [
     "read",
     "report",
     "reports",
+    "runs",
     "study",
 ]

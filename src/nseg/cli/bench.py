@@ -45,16 +45,16 @@ def bench(
     backend = choose_backend(backend, workers, address)
     set_threads(context)
     from nseg import backends
-    from nseg.study import runs
+    from nseg.study.folder import run_trials, start
 
     pool = backends.make(backend, workers, address)
     folder, show = out or Path("runs") / study.name, not quiet and not as_json
-    run, trials = runs.start(study, folder, " ".join(["nseg", *sys.argv[1:]]))
+    run, trials = start(study, folder, " ".join(["nseg", *sys.argv[1:]]))
     left = [key for key in trials if not run.done(key, study.measures, retry)]
     if show:
         console().print(f"{study.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
     with pool, interruptible(resumable=True), progress_bar(run, left, show) as (advance, write_line):
-        for record in runs.run_trials(run, study, trials, pool, retry):
+        for record in run_trials(run, study, trials, pool, retry):
             advance()
             if as_json:
                 typer.echo(json.dumps({k: v for k, v in record.items() if k != "curves"}))

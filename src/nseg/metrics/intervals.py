@@ -22,6 +22,7 @@ def empirical_bernstein(variance: Tensor, samples: int, error: float) -> Tensor:
     Theorem 4 of Maurer and Pontil, *Empirical Bernstein Bounds and Sample Variance Penalization* (COLT 2009), for both
     sides. ``variance`` is the sample variance with n - 1.
 
+    >>> import torch
     >>> empirical_bernstein(torch.tensor([0.0, 0.04]), 1000, 0.05)
     tensor([0.0102, 0.0290])
     """
@@ -34,6 +35,7 @@ def mean_interval(values: Tensor, confidence: float) -> tuple[Tensor, Tensor, Te
 
     The tighter of the two intervals above, each of which may err with half the probability.
 
+    >>> import torch
     >>> mean_interval(torch.tensor([0.0, 1.0]).repeat(500).unsqueeze(1), 0.95)
     (tensor([0.5000]), tensor([0.4532]), tensor([0.5468]))
     """
