@@ -137,7 +137,7 @@ INPUTS = {
     "arguments of graphs": (
         lambda: many([DATA], None, seeded(Molecule), GRAPH_CONFIG, edge_attr=1),
         InputError,
-        "belong on the graphs",
+        "must be attributes of the graphs",
     ),
     "wrong task level": (lambda: single(seeded(Molecule)), ModelError, "task_level"),
     "link model without pairs": (
@@ -220,8 +220,8 @@ class Says(nn.Module):
 
 
 WRONG = {
-    "scores as probabilities": (lambda z: 5 * z, {"return_type": "probs"}, "is it return_type='raw'"),
-    "scores as logarithms": (lambda z: 5 * z, {"return_type": "log_probs"}, "is it return_type='raw'"),
+    "scores as probabilities": (lambda z: 5 * z, {"return_type": "probs"}, "Did you mean return_type='raw'"),
+    "scores as logarithms": (lambda z: 5 * z, {"return_type": "log_probs"}, "Did you mean return_type='raw'"),
     "probabilities that do not sum": (lambda z: z.sigmoid(), {"return_type": "probs"}, "that sum to 1"),
     "one class": (lambda z: z[:, :1], {}, "at least two classes"),
     "classes": (lambda z: z.argmax(-1), {}, "scores or probabilities"),
@@ -268,9 +268,9 @@ def test_an_explainer_of_nonsense_gets_a_sentence() -> None:
             explain_many(explain, data, [0])
     with pytest.raises(InputError, match="explainer must be"):
         explain_many(None, graph(), [0])
-    with pytest.raises(InputError, match="batch must say"):
+    with pytest.raises(InputError, match="batch must give"):
         explain_many(explainer(seeded(Molecule), quick(), GRAPH_CONFIG), [changed(batch=torch.zeros(2))])
-    with pytest.raises(ModelError, match="must run on what it is given"):
+    with pytest.raises(ModelError, match="must run on its input"):
         explain(graph().x, graph().edge_index, index=0, foo=3)
     with pytest.raises(ModelError, match="must return one tensor"):
         Explainer(Says(lambda z: (z, z)), quick(), **good)(graph().x, graph().edge_index, index=0)

@@ -1,354 +1,379 @@
-"""What every explainer of ours owes its caller, inside PyG's own Explainer."""
+"""The contract of every method of the catalogue, at every task level.
+
+Batch equals alone, the model comes back untouched, equal seeds give equal masks (also on a model that PyG's own explainer
+ran on), and masks and numbers have the right shape and range. What single methods do is tested elsewhere.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
 import pytest
 import torch
-from torch import nn
-from torch_geometric.data import Batch, Data
-from torch_geometric.explain import Explanation, ThresholdConfig
-from torch_geometric.explain.metric import characterization_score, fidelity, unfaithfulness
-from torch_geometric.nn import GCNConv, TopKPooling
-from zoo import (
-    CLASSES,
-    FEATURES,
-    GRAPH_CONFIG,
-    LINK_CONFIG,
-    NODE_CONFIG,
-    NODE_MODELS,
-    Link,
-    Molecule,
-    arguments,
-    explainer,
-    graph,
-    quick,
-    seeded,
-)
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.explain import Explanation
+from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
+from torch_geometric.nn import GCNConv, MessagePassing, SAGEConv, global_mean_pool
+from zoo import CLASSES, FEATURES, GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, NoBatch, graph, seeded
 
-from nseg import NSEG, ModelError, UnsupportedError, explain_many
+from nseg import Explainer, baselines, explain_many
+from nseg.baselines import CATALOGUE
+from nseg.explain.algorithm import BatchedAlgorithm
 
-NODE_MASKS = (None, "object", "attributes", "common_attributes")
-SHAPES = {"object": (24, 1), "attributes": (24, FEATURES), "common_attributes": (1, FEATURES)}
+CHEAP: dict[str, dict[str, Any]] = {
+    # noise in the complement, two starts, instances that leave the batch early, moves and small enumerations
+    "nseg": {"steps": 4, "samples": 2, "noise": 0.2, "patience": 2, "starts": (0.0, 2.0), "rounds": 1, "exact": 4},
+    "integrated_gradients": {"steps": 4},
+    "gnnexplainer": {"steps": 4, "lr": 0.1},
+    "pgexplainer": {"epochs": 2, "hidden": 8},
+    "pgm_explainer": {"samples": 20, "drop": 0.01},  # the default drop never happens here, and all scores would be 0
+    "cf_gnnexplainer": {"steps": 6, "lr": 0.5},  # large steps, so that edges are removed and put back
+    "cf2": {"steps": 4, "lr": 0.1},
+    "exhaustive": {"undirected": False},
+}
+"""Settings under which a method takes milliseconds and still uses all of its code."""
+
+NODE_KINDS = ("object", "attributes", "common_attributes")
+EDGES_ONLY = {"pgexplainer", "cf_gnnexplainer"}
+WHOLE_NODES_ONLY = {"grad_cam", "pagerank", "pgm_explainer", "exhaustive"}
+EDGES = {"edge_mask_type": "object"}
+TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
+NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
 
 
-@pytest.mark.parametrize("objective", ["pns", "pn", "ps"])
-@pytest.mark.parametrize("edge", ["object", None])
-@pytest.mark.parametrize("node", NODE_MASKS)
-def test_shape_range_numbers_and_settings(node: str | None, edge: str | None, objective: str) -> None:
-    if node is None and edge is None:
+def make(name: str, **settings: Any) -> BatchedAlgorithm:
+    """A method with cheap settings."""
+    return baselines.make(name, **{**CHEAP.get(name, {}), **settings})
+
+
+def mask_kinds(name: str) -> list[dict[str, str]]:
+    """The kinds of masks that a method can give, besides those of :func:`most_masks`."""
+    if name in EDGES_ONLY:
+        return [EDGES]
+    if name in WHOLE_NODES_ONLY:
+        return [EDGES, {"node_mask_type": "object"}]
+    return [EDGES, *({"node_mask_type": kind} for kind in NODE_KINDS), {**EDGES, "node_mask_type": "attributes"}]
+
+
+def most_masks(name: str) -> dict[str, str]:
+    """Edges, and nodes if the method can; all subsets of both would be too many."""
+    return EDGES if name in EDGES_ONLY | {"exhaustive"} else {**EDGES, "node_mask_type": "object"}
+
+
+def small(name: str, **kwargs: Any) -> Data:
+    """A graph; a sparse one for the method that tries all subsets."""
+    return graph(**{"edges": 16, "seed": 1, **kwargs}) if name == "exhaustive" else graph(**kwargs)
+
+
+def fit(explainer: Any, data: Any, index: Any = None, **kwargs: Any) -> Any:
+    """The explainer, trained first if its method needs training."""
+    if hasattr(explainer.algorithm, "fit"):
+        explainer.algorithm.fit(explainer, data, index, **kwargs)
+    return explainer
+
+
+# --- what is explained -----------------------------------------------------------------------------------------------------
+
+
+class Network(nn.Module):
+    """A classifier of nodes, links, edges or graphs with a cached layer, batch norm and dropout.
+
+    Args:
+        level: what is classified.
+        calls: the model raises after this number of calls.
+    """
+
+    def __init__(self, level: str, calls: int = 10**9) -> None:
+        super().__init__()
+        self.level, self.calls_left = level, calls
+        self.first, self.second = GCNConv(FEATURES, 8, cached=level != "graph"), SAGEConv(8, 8)
+        self.norm, self.drop = nn.BatchNorm1d(8), nn.Dropout(0.5)
+        self.head = nn.Linear(8, CLASSES) if level in ("node", "graph") else nn.Linear(16, 1 if level == "link" else CLASSES)
+        self.norm.running_mean.uniform_(-0.2, 0.2)
+        self.norm.running_var.uniform_(0.5, 2.0)
+
+    def forward(
+        self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None, edge_label_index: Tensor | None = None
+    ) -> Tensor:
+        self.calls_left -= 1
+        if self.calls_left < 0:
+            raise RuntimeError("the model fails")
+        x = self.drop(self.norm(self.first(x, edge_index)).relu())
+        x = self.second(x, edge_index).relu()
+        if self.level == "graph":
+            return self.head(global_mean_pool(x, batch))
+        if self.level == "node":
+            return self.head(x)
+        sender, receiver = edge_index if edge_label_index is None else edge_label_index
+        return self.head(torch.cat([x[sender], x[receiver]], -1))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model, data and outputs to explain."""
+
+    model: Callable[[], nn.Module]
+    config: dict[str, str]
+    data: Callable[[str], Any]
+    index: tuple[int, ...]
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    masks: Callable[[str], dict[str, str]] = most_masks
+
+    def explainer(self, name: str, model: nn.Module | None = None, **settings: Any) -> Any:
+        """An explainer by name, trained if it needs training."""
+        algorithm = make(name, **{**self.settings, **settings})
+        config = {"explanation_type": "model", "model_config": self.config, **self.masks(name)}
+        explainer = Explainer(seeded(self.model) if model is None else model, algorithm, **config)
+        return fit(explainer, self.data(name), None if self.config is GRAPH_CONFIG else self.index, **self.kwargs)
+
+    def many(self, explainer: Any, name: str, index: tuple[int, ...] | None = None, **limits: Any) -> list[Explanation]:
+        """Explanations in one batch."""
+        return explain_many(explainer, self.data(name), list(index or self.index), **limits, **self.kwargs)
+
+    def one(self, explainer: Any, name: str, number: int) -> Explanation:
+        """The explanation of one output, alone."""
+        data = self.data(name)
+        if isinstance(data, list):
+            return explainer(data[number].x, data[number].edge_index)
+        return explainer(data.x, data.edge_index, index=number, **self.kwargs)
+
+
+def some_graphs(name: str) -> list[Data]:
+    """Graphs of different sizes, one of them without edges."""
+    edges = 6 if name == "exhaustive" else 9
+    return [graph(nodes=5 + s, edges=edges, seed=s, kind="undirected" if s else "empty") for s in range(4)]
+
+
+def tiny_graph(seed: int) -> Data:
+    """A graph for models that take one graph, and hence one world, at a time."""
+    return graph(nodes=5, edges=4, seed=seed, kind="directed")
+
+
+LEVELS = {
+    "node": Case(lambda: Network("node"), NODE_CONFIG, small, (5, 0, 5)),
+    "link": Case(
+        lambda: Network("link"),
+        LINK_CONFIG,
+        small,
+        (2, 0),
+        {"edge_label_index": torch.tensor([[0, 3, 7, 5], [2, 9, 7, 11]])},
+    ),
+    "graph": Case(lambda: Network("graph"), GRAPH_CONFIG, some_graphs, (1, 3, 0)),
+}
+CASES = {
+    **LEVELS,
+    "edges of the graph, undirected": Case(
+        lambda: Network("edge"), {**NODE_CONFIG, "task_level": "edge"}, small, (4, 11), settings={"undirected": True}
+    ),
+    "one graph at a time": Case(
+        NoBatch,
+        GRAPH_CONFIG,
+        lambda name: [tiny_graph(0), tiny_graph(1)],
+        (1, 0),
+        settings={"rounds": 0, "exact": 0},
+        masks=lambda name: EDGES,
+    ),
+}
+
+every_method = pytest.mark.parametrize("name", CATALOGUE)
+every_level = pytest.mark.parametrize("level", LEVELS)
+
+
+@cache
+def explained(name: str, case: str) -> tuple[Any, list[Explanation]]:
+    """An explainer, and what it explains in one batch."""
+    explainer = CASES[case].explainer(name)
+    return explainer, CASES[case].many(explainer, name)
+
+
+# --- batch equals alone ----------------------------------------------------------------------------------------------------
+
+
+def assert_same_explanation(one: Explanation, full: Explanation) -> None:
+    """An explanation on a computation graph equals one on the whole graph: masks, hard masks and numbers."""
+    if one.get("edge_mask") is not None:
+        torch.testing.assert_close(one.edge_mask, full.edge_mask[one.edge_id], **TOLERANCE)
+        assert torch.equal(one.hard_edge_mask, full.hard_edge_mask[one.edge_id])
+        outside = torch.ones(full.edge_mask.numel(), dtype=torch.bool)
+        outside[one.edge_id] = False
+        # an undirected edge also covers its other direction, which may lie outside of the computation graph
+        assert one.settings["undirected"] or not full.edge_mask[outside].any()
+    if one.get("node_mask") is not None:
+        torch.testing.assert_close(one.node_mask, full.node_mask[one.node_id], **TOLERANCE)
+        assert torch.equal(one.hard_node_mask, full.hard_node_mask[one.node_id])
+    for key in NUMBERS:
+        assert one[key] == pytest.approx(full[key], abs=1e-4), key
+    assert one.exact == full.exact
+
+
+@every_method
+@pytest.mark.parametrize("case", CASES)
+def test_a_batch_equals_each_alone_in_any_order(name: str, case: str) -> None:
+    explainer, batch = explained(name, case)
+    assert tuple(one.output_id for one in batch) == CASES[case].index
+    for one in batch[-2:-1]:
+        assert_same_explanation(one, CASES[case].one(explainer, name, one.output_id))
+    if case not in LEVELS:
         return
-    model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, quick(objective, steps=4, seed=7), edge_mask_type=edge, node_mask_type=node)
-    found = explain(data.x, data.edge_index, index=5)
-    assert isinstance(found, Explanation)
-    if edge:
-        assert found.edge_mask.shape == found.hard_edge_mask.shape == (data.num_edges,)
-    if node:
-        assert found.node_mask.shape == found.hard_node_mask.shape == SHAPES[node]
+    backwards = CASES[case].many(explainer, name, CASES[case].index[::-1])[::-1]
+    for one, other in zip(batch, backwards, strict=True):
+        assert torch.equal(one.edge_id, other.edge_id)
+        torch.testing.assert_close(one.edge_mask, other.edge_mask, **TOLERANCE)
+        assert [one[key] for key in NUMBERS] == pytest.approx([other[key] for key in NUMBERS], abs=1e-4)
+
+
+# --- the model comes back untouched ----------------------------------------------------------------------------------------
+
+
+def in_use(model: nn.Module) -> nn.Module:
+    """A model in the middle of somebody's work: training, gradients, one frozen parameter, one layer in evaluation mode."""
+    model.train()
+    parameters = list(model.parameters())
+    for parameter in parameters:
+        parameter.grad = torch.full_like(parameter, 0.5)
+    parameters[0].requires_grad_(False)
+    list(model.modules())[-1].eval()
+    return model
+
+
+def state(model: nn.Module) -> dict[str, object]:
+    """All that a caller could notice on a model, and the global random state."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_propagate_forward_pre_hooks")
+    hooks += ("_message_forward_hooks", "_propagate_forward_hooks", "_aggregate_forward_hooks")
+    modules = list(model.modules())
+    return {
+        "training": [m.training for m in modules],
+        "requires_grad": [p.requires_grad for p in model.parameters()],
+        "gradients": [None if p.grad is None else p.grad.clone() for p in model.parameters()],
+        "parameters": [p.detach().clone() for p in model.parameters()],
+        "buffers": [b.clone() for b in model.buffers()],
+        "hooks": [len(getattr(m, hook, ())) for m in modules for hook in hooks],
+        "masks": [(m.explain, m._edge_mask, m._loop_mask) for m in modules if isinstance(m, MessagePassing)],
+        "caches": [(getattr(m, "cached", None), getattr(m, "_cached_edge_index", None)) for m in modules],
+        "attributes": [sorted(vars(m)) for m in modules],
+        "random state": torch.get_rng_state(),
+    }
+
+
+def assert_equal(before: object, after: object) -> None:
+    """Two nested values are equal, tensors included."""
+    if isinstance(before, Tensor):
+        assert isinstance(after, Tensor)
+        assert torch.equal(before, after)
+    elif isinstance(before, dict):
+        assert before.keys() == after.keys()
+        for key in before:
+            assert_equal(before[key], after[key])
+    elif isinstance(before, list | tuple):
+        assert len(before) == len(after)
+        for one, other in zip(before, after, strict=True):
+            assert_equal(one, other)
+    else:
+        assert before == after
+
+
+@every_method
+@every_level
+def test_the_model_and_the_random_state_are_untouched_also_when_the_model_raises(name: str, level: str) -> None:
+    """The calls of a whole run are counted; then the model fails at the first and in the middle, alone and in a batch."""
+    case, plenty = LEVELS[level], 10**9
+
+    def run(calls: int, *stages: Callable[[Any], object]) -> list[int]:
+        model = in_use(seeded(lambda: Network(level, calls)))
+        before = state(model)
+        try:
+            explainer = case.explainer(name, model)  # some methods are trained here
+            used = [calls - model.calls_left]
+            for stage in stages:
+                stage(explainer)
+                used.append(calls - model.calls_left)
+            return used
+        finally:
+            assert_equal(before, state(model))
+
+    def alone(explainer: Any) -> Explanation:
+        return case.one(explainer, name, case.index[0])
+
+    def batch(explainer: Any) -> list[Explanation]:
+        return case.many(explainer, name)
+
+    trained, after_one, after_both = run(plenty, alone, batch)
+    middle_of_batch = trained + (after_both - after_one) // 2
+    for stage, calls in ((alone, 0), (alone, (trained + after_one) // 2), (batch, middle_of_batch)):
+        with pytest.raises(RuntimeError, match="the model fails"):
+            run(calls, stage)
+
+
+# --- seeds, shapes and ranges ----------------------------------------------------------------------------------------------
+
+
+@every_method
+@every_level
+def test_equal_seeds_give_equal_masks_also_after_pygs_explainer(name: str, level: str) -> None:
+    """Neither the global random state nor what PyG's GNNExplainer leaves on a model matters."""
+    case, model = LEVELS[level], seeded(LEVELS[level].model)
+    config = {"explanation_type": "model", "model_config": case.config, **EDGES}
+    with torch.random.fork_rng():
+        torch.manual_seed(99)
+        case.one(Explainer(model, PyGGNNExplainer(epochs=2), **config), name, case.index[0])
+        again = case.many(case.explainer(name, model), name)
+    for one, same in zip(explained(name, level)[1], again, strict=True):
+        assert torch.equal(one.edge_mask, same.edge_mask)
+        assert torch.equal(one.hard_edge_mask, same.hard_edge_mask)
+        assert [one[key] for key in NUMBERS] == [same[key] for key in NUMBERS]
+
+
+@every_method
+@every_level
+def test_another_seed_changes_the_masks_of_seeded_methods_and_nothing_else(name: str, level: str) -> None:
+    case, (_, first) = LEVELS[level], explained(name, level)
+    other = case.many(case.explainer(name, seed=1), name)
+    masks = [torch.cat([one.edge_mask for one in some]) for some in (first, other)]
+    assert torch.equal(*masks) is not CATALOGUE[name].seeded
+    for one, another in zip(first, other, strict=True):
+        for key in ("x", "edge_index", "edge_id", "node_id", "reached", "target", "prediction", "output_id"):
+            assert_equal(one.get(key), another.get(key))
+        assert {**one.settings, "seed": 1} == another.settings
+
+
+@every_method
+@every_level
+def test_masks_and_numbers_have_their_shape_and_range(name: str, level: str) -> None:
+    for one in explained(name, level)[1]:
+        shapes = {"edge_mask": (one.num_edges,)}
+        if "node_mask_type" in most_masks(name):
+            shapes["node_mask"] = (one.num_nodes, 1)
+        assert_shapes_and_ranges(one, shapes)
+
+
+@every_method
+def test_every_kind_of_mask_has_its_shape_and_range(name: str) -> None:
+    case, data, model = LEVELS["node"], small(name), seeded(LEVELS["node"].model)
+    node_shapes = {"object": (24, 1), "attributes": (24, FEATURES), "common_attributes": (1, FEATURES)}
+    for kinds in mask_kinds(name):
+        explainer = Explainer(model, make(name), explanation_type="model", model_config=case.config, **kinds)
+        one = case.one(fit(explainer, data, [5, 7]), name, 5)
+        shapes = {"edge_mask": (data.num_edges,)} if "edge_mask_type" in kinds else {}
+        shapes |= {"node_mask": node_shapes[kinds["node_mask_type"]]} if "node_mask_type" in kinds else {}
+        assert_shapes_and_ranges(one, shapes)
+
+
+def assert_shapes_and_ranges(one: Explanation, shapes: dict[str, tuple[int, ...]]) -> None:
     for key in ("edge_mask", "node_mask"):
-        if found.get(key) is not None:
-            assert 0 <= found[key].min() <= found[key].max() <= 1
-            assert found["hard_" + key].dtype is torch.bool
-    assert 0 <= found.pns <= min(found.pn, found.ps) + 1e-6 <= 1 + 2e-6
-    assert found.pns == pytest.approx(max(0, found.p_factual - found.p_complement), abs=1e-6)
-    assert (found.seed, found.settings["steps"], found.settings["objective"]) == (7, 4, objective)
-    assert found.validate()
-
-
-@pytest.mark.parametrize("node", NODE_MASKS)
-def test_the_reported_numbers_are_what_pyg_predicts_under_the_hard_masks(node: str | None) -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph()
-    split = (0.5, 0.2, 0.3)
-    explain = explainer(model, quick(steps=6, split=split), edge_mask_type="object", node_mask_type=node)
-    for row in (0, 5):
-        found = explain(data.x, data.edge_index, index=row)
-        label = int(found.target[row])
-
-        def p(edge, hard, row=row, label=label) -> float:
-            out = explain.get_masked_prediction(data.x, data.edge_index, hard, edge)
-            return float(out[row].softmax(-1)[label])
-
-        edge = found.hard_edge_mask.float()
-        hard = None if node is None else found.hard_node_mask.float()
-        if hard is None:
-            complement = p(1 - edge, None)
-        else:
-            parts = (p(1 - edge, 1 - hard), p(1 - edge, hard), p(edge, 1 - hard))
-            complement = sum(w * v for w, v in zip(split, parts, strict=True))
-        assert found.p_factual == pytest.approx(p(edge, hard), abs=1e-5)
-        assert found.p_complement == pytest.approx(complement, abs=1e-5)
-
-
-class Activated(nn.Module):
-    """The same model with another way to say its answer."""
-
-    def __init__(self, inner: nn.Module, last: nn.Module) -> None:
-        super().__init__()
-        self.inner, self.last = inner, last
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return self.last(self.inner(x, edge_index))
-
-
-def test_raw_probs_and_log_probs_are_one_explanation() -> None:
-    data, inner = graph(), seeded(NODE_MODELS["gcn"])
-    ways = {"raw": nn.Identity(), "probs": nn.Softmax(-1), "log_probs": nn.LogSoftmax(-1)}
-    found = [
-        explainer(Activated(inner, last), quick(steps=10), {**NODE_CONFIG, "return_type": kind})(
-            data.x, data.edge_index, index=5
-        )
-        for kind, last in ways.items()
-    ]
-    torch.testing.assert_close(found[0].edge_mask, found[1].edge_mask, rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(found[0].edge_mask, found[2].edge_mask, rtol=1e-3, atol=1e-4)
-
-
-@pytest.mark.parametrize("column", [False, True])
-def test_binary_raw_and_probs_are_the_two_class_softmax(column: bool) -> None:
-    """sigmoid(z) is the softmax of (0, z), so all three explain alike."""
-    data, some = graph(), seeded(lambda: Molecule(classes=1))
-
-    class TwoClass(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = some
-
-        def forward(self, x, edge_index, batch=None):
-            z = self.inner(x, edge_index, batch)
-            return torch.cat([torch.zeros_like(z), z], -1)
-
-    class Squeezed(Molecule):
-        def forward(self, x, edge_index, batch=None):
-            return super().forward(x, edge_index, batch).squeeze(-1)
-
-    class Probs(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner = some
-
-        def forward(self, x, edge_index, batch=None):
-            return self.inner(x, edge_index, batch).sigmoid()
-
-    raw: nn.Module = some
-    if not column:
-        raw = seeded(lambda: Squeezed(classes=1))
-    binary = {**GRAPH_CONFIG, "mode": "binary_classification"}
-    masks = [
-        explainer(model, quick(steps=10), config)(data.x, data.edge_index).edge_mask
-        for model, config in (
-            (TwoClass(), GRAPH_CONFIG),
-            (raw, binary),
-            (Probs(), {**binary, "return_type": "probs"}),
-        )
-    ]
-    torch.testing.assert_close(masks[0], masks[1], rtol=1e-3, atol=1e-4)
-    torch.testing.assert_close(masks[0], masks[2], rtol=1e-3, atol=1e-4)
-
-
-def test_equal_seeds_give_equal_masks_and_other_seeds_others() -> None:
-    model, data = seeded(NODE_MODELS["gat"]), graph()
-
-    def run(seed: int) -> torch.Tensor:
-        torch.manual_seed(seed + 99)  # the global random state must not matter
-        return explainer(model, quick(steps=5, seed=seed))(data.x, data.edge_index, index=5).edge_mask
-
-    assert torch.equal(run(1), run(1))
-    assert not torch.equal(run(1), run(2))
-
-
-def test_gradients_may_be_off_outside() -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, quick(steps=5))
-    expected = explain(data.x, data.edge_index, index=5).edge_mask
-    with torch.no_grad():
-        assert torch.equal(explain(data.x, data.edge_index, index=5).edge_mask, expected)
-        assert torch.equal(
-            explain_many(explain, data, [5])[0].edge_mask, expected[explain_many(explain, data, [5])[0].edge_id]
-        )
-
-
-def test_float64_is_kept() -> None:
-    model, data = seeded(NODE_MODELS["gcn"]).double(), graph()
-    found = explainer(model, quick(steps=3), edge_mask_type="object", node_mask_type="object")(
-        data.x.double(), data.edge_index, index=5
-    )
-    assert found.edge_mask.dtype is found.node_mask.dtype is torch.float64
-
-
-class Embedded(nn.Module):
-    """Takes whole-number node types."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.table, self.conv = nn.Embedding(5, 8), GCNConv(8, CLASSES)
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        return self.conv(self.table(x.view(-1)), edge_index)
-
-
-@pytest.mark.parametrize("shape", [(24,), (24, 1)])
-def test_whole_number_features_can_have_their_edges_explained(shape: tuple[int, ...]) -> None:
-    model, data = seeded(Embedded), graph()
-    x = torch.randint(0, 5, shape, generator=torch.Generator().manual_seed(0))
-    found = explainer(model, quick(steps=3))(x, data.edge_index, index=5)
-    assert found.edge_mask.any()
-    with pytest.raises(ModelError, match="x must be floating"):
-        explainer(model, quick(steps=3), node_mask_type="object")(x, data.edge_index, index=5)
-
-
-def test_index_may_be_one_several_or_none() -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, quick(steps=3))
-    one = explain(data.x, data.edge_index, index=5)
-    assert torch.equal(one.edge_mask, explain(data.x, data.edge_index, index=torch.tensor([5])).edge_mask)
-    several = explain(data.x, data.edge_index, index=torch.tensor([5, 9]))
-    everything = explain(data.x, data.edge_index)
-    assert (one.edge_mask > 0).sum() <= (several.edge_mask > 0).sum() <= (everything.edge_mask > 0).sum()
-    with torch.no_grad():
-        p = model(data.x, data.edge_index).softmax(-1).amax(-1).mean()
-    kept = explainer(model, quick(steps=0, extract="threshold", threshold=0.0))(data.x, data.edge_index)
-    assert kept.p_factual == pytest.approx(float(p), abs=1e-5)
-
-
-@pytest.mark.parametrize("kind", ["isolated", "empty"])
-def test_nodes_and_graphs_without_edges_have_an_empty_explanation(kind: str) -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph(kind="empty" if kind == "empty" else "undirected")
-    data.x = torch.cat([data.x, data.x[:1]])  # node 24 has no edge
-    explain = explainer(model, quick(steps=3), edge_mask_type="object", node_mask_type="object")
-    for found in (
-        explain(data.x, data.edge_index, index=24),
-        *explain_many(explain, Data(x=data.x, edge_index=data.edge_index), [24]),
-    ):
-        assert not found.edge_mask.any()
-        assert found.node_mask.sum() > 0
-        assert found.pns >= 0
-
-
-# --- PyG's own tools -----------------------------------------------------------------------------------------------------
-
-
-def all_kinds() -> list[Explanation]:
-    node_model, data, molecule = seeded(NODE_MODELS["gcn"]), graph(), seeded(Molecule)
-    both = {"edge_mask_type": "object", "node_mask_type": "object"}
-    on_nodes = explainer(node_model, quick(steps=3), **both)
-    on_graphs = explainer(molecule, quick(steps=3), GRAPH_CONFIG, **both)
-    link = explainer(seeded(Link), quick(steps=3), LINK_CONFIG, **both)
-    pairs = torch.tensor([[0, 3], [2, 9]])
-    return [
-        on_nodes(data.x, data.edge_index, index=5),
-        *explain_many(on_nodes, data, [5]),
-        on_graphs(data.x, data.edge_index),
-        *explain_many(on_graphs, [data]),
-        link(data.x, data.edge_index, index=1, edge_label_index=pairs),
-        *explain_many(link, data, [1], edge_label_index=pairs),
-    ]
-
-
-def test_explanations_survive_saving_cloning_and_cutting(tmp_path) -> None:
-    for number, found in enumerate(all_kinds()):
-        torch.save(found, tmp_path / f"{number}.pt")
-        loaded = torch.load(tmp_path / f"{number}.pt", weights_only=False)
-        for copy in (loaded, found.clone(), found.to("cpu")):
-            assert torch.equal(copy.edge_mask, found.edge_mask)
-            assert copy.pns == found.pns
-            assert copy.settings == found.settings
-        kept = found.get_explanation_subgraph()
-        assert kept.edge_mask.numel() == int((found.edge_mask > 0).sum()) or kept.num_nodes < found.num_nodes
-        assert kept.hard_edge_mask.shape == kept.edge_mask.shape
-        rest = found.get_complement_subgraph()
-        assert rest.edge_mask.numel() + kept.edge_mask.numel() <= found.edge_mask.numel()
-        assert Batch.from_data_list([found, found.clone()]).num_graphs == 2
-
-
-def test_explanations_can_be_drawn(tmp_path) -> None:
-    pytest.importorskip("matplotlib").use("Agg")
-    for number, found in enumerate(all_kinds()):
-        found.visualize_graph(str(tmp_path / f"{number}.png"), backend="networkx")
-        assert (tmp_path / f"{number}.png").stat().st_size > 1000
-
-
-def test_pygs_metrics_read_them() -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=60, edges=90)
-    explain = explainer(model, NSEG(steps=30))
-    for one in explain_many(explain, data, [1, 5]):
-        single = explain(data.x, data.edge_index, index=one.output_id)
-        assert fidelity(explain, one) == fidelity(explain, single)
-        plus, minus = fidelity(explain, one)
-        assert {plus, minus} <= {0.0, 1.0}
-        if plus and not minus:
-            assert characterization_score(torch.tensor(plus), torch.tensor(minus)) == 1.0
-        assert unfaithfulness(explain, one) == pytest.approx(unfaithfulness(explain, single), abs=1e-4)
-
-
-def test_pygs_threshold_is_respected() -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, quick(steps=5), edge_mask_type="object", threshold_config=ThresholdConfig("topk_hard", 4))
-    for found in (explain(data.x, data.edge_index, index=5), *explain_many(explain, data, [5])):
-        assert found.edge_mask.sum() == 4
-
-
-# --- what cannot be explained is named -----------------------------------------------------------------------------------
-
-
-def test_regression_is_refused_with_the_reason() -> None:
-    with pytest.raises(UnsupportedError, match="probability of a class"):
-        explainer(seeded(NODE_MODELS["gcn"]), NSEG(), {"mode": "regression", "task_level": "node"})
-
-
-class OwnPropagate(GCNConv):
-    def propagate(self, edge_index, size=None, **kwargs):
-        x = kwargs["x"]
-        return torch.zeros_like(x).index_add(0, edge_index[1], x[edge_index[0]])
-
-
-class Around(nn.Module):
-    """A good layer, and one that edge masks do not reach."""
-
-    def __init__(self, kind: str) -> None:
-        super().__init__()
-        self.kind, self.conv = kind, GCNConv(FEATURES, CLASSES)
-        self.odd = OwnPropagate(CLASSES, CLASSES) if kind == "own propagate" else GCNConv(CLASSES, CLASSES)
-        self.pool = TopKPooling(CLASSES, ratio=0.5)
-
-    def forward(self, x, edge_index):
-        x = self.conv(x, edge_index)
-        size = x.size(0)
-        if self.kind == "pooling":
-            x, edge_index, *_ = self.pool(x, edge_index)
-        elif self.kind == "sparse":
-            edge_index = torch.sparse_coo_tensor(
-                edge_index.flip(0), torch.ones(edge_index.size(1)), (size, size)
-            ).to_sparse_csr()
-        elif self.kind == "rewiring":
-            edge_index = torch.cat([edge_index, torch.tensor([[0], [size - 1]])], 1)
-        x = self.odd(x, edge_index)
-        return x if self.kind != "pooling" else torch.cat([x, x])
-
-
-@pytest.mark.parametrize("kind", ["own propagate", "pooling", "sparse", "rewiring"])
-@pytest.mark.filterwarnings("ignore:Sparse")
-def test_a_layer_that_masks_do_not_reach_is_named(kind: str) -> None:
-    data = graph()
-    with pytest.raises(ModelError, match="'odd'"):
-        explainer(seeded(lambda: Around(kind)), quick(steps=2))(data.x, data.edge_index, index=5)
-
-
-def test_a_layer_that_the_user_exempts_is_left_alone() -> None:
-    model, data = seeded(NODE_MODELS["gin"]), graph()
-    for conv in model.convs:
-        conv.explain = False
-    with pytest.raises(ModelError, match="must depend on the edges"):
-        explainer(model, quick(steps=2))(data.x, data.edge_index, index=5)
-    model.convs[1].explain = None
-    found = explainer(model, quick(steps=2))(data.x, data.edge_index, index=5)
-    assert found.edge_mask.any()
-
-
-def test_every_model_of_the_zoo_is_explained_in_every_way() -> None:
-    data = graph()
-    for name, make in NODE_MODELS.items():
-        model = seeded(make)
-        found = explainer(model, quick(steps=2, undirected=True), edge_mask_type="object", node_mask_type="object")(
-            data.x, data.edge_index, index=5, **arguments(model, data)
-        )
-        assert found.edge_mask.any(), name
+        assert (one.get(key) is not None) == (key in shapes)
+    for key, shape in shapes.items():
+        soft, hard = one[key], one[f"hard_{key}"]
+        assert soft.shape == hard.shape == shape
+        assert soft.dtype is torch.float
+        assert hard.dtype is torch.bool
+        assert not soft.requires_grad
+        assert bool(((soft >= 0) & (soft <= 1)).all())
+    assert 0 <= one.pns <= min(one.pn, one.ps) + 1e-6 <= 1 + 2e-6
+    assert one.pns == pytest.approx(max(0, one.p_factual - one.p_complement), abs=1e-6)
+    assert one.validate()
+    assert one.seed == one.settings["seed"] == 0

@@ -22,9 +22,11 @@ from torch_geometric.data import Data
 from zoo import GRAPH_CONFIG, NODE_MODELS, Molecule, explainer, graph, quick, seeded
 
 import nseg
-from nseg import NSEG, Explainer, LargeGraph, NsegError, explain_many, models, store
+from nseg import NSEG, Explainer, LargeGraph, NsegError, explain_many, models
 from nseg.cli.options import parse_numbers
 from nseg.cli.own import load_data
+from nseg.runs.folder import shard_name
+from nseg.runs.parquet import decode, encode
 from nseg.study import plan
 
 fuzzed = settings(
@@ -159,7 +161,7 @@ def found():
     return explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick(steps=1)), graph(), [1, 2])
 
 
-PARQUET = store.encode(found())
+PARQUET = encode(found())
 KEYS = ["targets", "number", "shard", "format"]
 FITTING = '{"targets": {"number": 2}, "shard": 2}'
 JSON = st.recursive(
@@ -177,11 +179,11 @@ def test_stored_explanations(tmp_path_factory, data) -> None:
     manifest = data.draw(st.one_of(JSON.map(json.dumps), st.text(max_size=9), st.just(FITTING)))
     (folder / "manifest.json").write_text(manifest, errors="replace")
     (folder / "explanations").mkdir()
-    names = [store.shard_name(0, content), store.shard_name(7, content), "0-0.parquet", "x-y.parquet"]
+    names = [shard_name(0, content), shard_name(7, content), "0-0.parquet", "x-y.parquet"]
     name = data.draw(st.sampled_from(names))
     (folder / "explanations" / name).write_bytes(content)
     attempt(lambda: list(nseg.read(folder)))
-    attempt(lambda: store.decode(content))
+    attempt(lambda: decode(content))
     attempt(lambda: explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick(steps=1)), graph(), [1], out=folder))
 
 

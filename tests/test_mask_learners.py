@@ -6,25 +6,26 @@ import random
 
 import pytest
 import torch
-from nseg.instances import Inputs
-from nseg.scm import borrowed
-from nseg.source import Source
-from nseg.space import Masks
 from torch import Tensor, nn
 from torch.nn import Parameter
 from torch_geometric.data import Data
 from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
 from torch_geometric.nn import GATConv, GCNConv, GINConv, SAGEConv, global_add_pool
-from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, NODE_MODELS, Link, Molecule, Planted, explainer, graph, mlp, seeded
+from zoo import GRAPH_CONFIG, NODE_CONFIG, NODE_MODELS, Molecule, Planted, explainer, graph, mlp, seeded
 
-from nseg import SettingsError, UnsupportedError, explain_many
+from nseg import SettingsError, explain_many
 from nseg.baselines.cf2 import CF2
 from nseg.baselines.cf_gnnexplainer import CFGNNExplainer
 from nseg.baselines.gnnexplainer import GNNExplainer
-from nseg.baselines.mask_learning import normal, start
+from nseg.baselines.mask_learning import normal, normal_logits
+from nseg.graphs.inputs import ModelInputs
+from nseg.model.borrow import borrow
+from nseg.model.outcomes import outcome_of
+from nseg.model.traced_graph import TracedGraph
+from nseg.search.parts import Masks
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
-EVERY = [GNNExplainer, CFGNNExplainer, CF2]
+METHODS = [GNNExplainer, CFGNNExplainer, CF2]
 EDGES = {"edge_mask_type": "object"}
 BOTH = {"edge_mask_type": "object", "node_mask_type": "attributes"}
 
@@ -75,26 +76,27 @@ class FromOurStart(PyGGNNExplainer):
     def _initialize_masks(self, x, edge_index) -> None:
         super()._initialize_masks(x, edge_index)
         if self.edge_mask is not None:
-            self.edge_mask = Parameter(self.first.edge.view_as(self.edge_mask).clone())
+            self.edge_mask = Parameter(self.first["edges"].view_as(self.edge_mask).clone())
         if self.node_mask is not None:
-            self.node_mask = Parameter(self.first.node.view_as(self.node_mask).clone())
+            self.node_mask = Parameter(self.first["nodes"].view_as(self.node_mask).clone())
 
 
 def our_start(explain, data: Data, index) -> Masks:
     """Where our search of ``index`` starts, on the edges and nodes of the whole graph; 0 elsewhere."""
     model, algorithm = explain.model, explain.algorithm
-    with borrowed(model):
-        source = Source(model, explain.model_config, Inputs(data.x, data.edge_index, {}), *algorithm.masks)
-        row = source.rows(index)
-        ((_, scm),) = source.scms(row, torch.zeros_like(row), source.targets(None, row))
-    some = scm.instances
-    space = algorithm.space(some)
-    first = start(space, algorithm.settings.seed, 0.0, some.total[:, 1], torch.float)
-    edge = torch.zeros(data.num_edges).index_copy(0, some.edge_id, first.edge[0]) if space.edges else None
-    node = first.node
-    if node is not None and node.size(1) == some.num_nodes:
-        node = torch.zeros(data.num_nodes, node.size(2)).index_copy(0, some.node_id, node[0])
-    return Masks(edge, node)
+    with borrow(model):
+        inputs = ModelInputs(data.x, data.edge_index, {})
+        traced = TracedGraph(model, outcome_of(explain.model_config), inputs, *algorithm.masks)
+        row = traced.check_rows(index)
+        ((_, causal),) = traced.causal_models(traced.cuts(row, torch.zeros_like(row), traced.check_targets(None, row)))
+    instances = causal.instances
+    first = normal_logits(algorithm.parts(instances), algorithm.settings.seed, 0.0, instances.total[:, 1], torch.float)
+    if "edges" in first:
+        first["edges"] = torch.zeros(data.num_edges).index_copy(0, instances.edge_id, first["edges"][0])
+    node = first.get("nodes")
+    if node is not None and node.size(1) == instances.num_nodes:
+        first["nodes"] = torch.zeros(data.num_nodes, node.size(2)).index_copy(0, instances.node_id, node[0])
+    return first
 
 
 def assert_like_pyg(model: nn.Module, data: Data, config, masks, index, steps: int = 40) -> None:
@@ -154,7 +156,7 @@ def test_the_start_is_normal_and_scaled_by_the_whole_graph() -> None:
     assert bool(normal(torch.tensor([0.0, 1.0], dtype=torch.float64)).isfinite().all())
     data = star([1.0] * 4000)
     data.x = torch.cat([data.x, torch.zeros(3999, 1)])  # N = 8000, half of them out of reach
-    first = our_start(explainer(Planted(), GNNExplainer(), BINARY), data, 0).edge
+    first = our_start(explainer(Planted(), GNNExplainer(), BINARY), data, 0)["edges"]
     assert float(first.std()) == pytest.approx((2 / 8000) ** 0.5, rel=0.05)
     assert float(first.mean()) == pytest.approx(0, abs=0.001)
 
@@ -280,77 +282,15 @@ def test_cf2_masks_features_too() -> None:
     assert found.hard_edge_mask.tolist() == [True, False]
 
 
-# --- laws that all three keep ----------------------------------------------------------------------------------------------
+# --- all three -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("undirected", [False, True])
-@pytest.mark.parametrize("method", EVERY)
-@pytest.mark.parametrize("name", ["gcn", "gat"])
-def test_a_batch_is_the_loop(method, name: str, undirected: bool) -> None:
-    model, data, rows = seeded(NODE_MODELS[name]), graph(nodes=40, edges=60), [1, 5, 9, 17]
-    explain = explainer(model, method(steps=30, seed=5, undirected=undirected))
-    for one, row in zip(explain_many(explain, data, rows), rows, strict=True):
-        alone = explain(data.x, data.edge_index, index=row)
-        torch.testing.assert_close(one.edge_mask, alone.edge_mask[one.edge_id], rtol=0, atol=1e-5)
-        assert torch.equal(one.hard_edge_mask, alone.hard_edge_mask[one.edge_id])
-    other = explain_many(explainer(model, method(steps=30, seed=6, undirected=undirected)), data, rows)
-    assert not torch.equal(other[0].edge_mask, explain_many(explain, data, rows)[0].edge_mask)
-
-
-@pytest.mark.parametrize("method", EVERY)
-def test_a_batch_is_the_loop_for_graphs_and_links(method) -> None:
-    graphs = [graph(nodes=n, edges=2 * n, seed=n) for n in (8, 12, 20)]
-    explain = explainer(seeded(Molecule), method(steps=20), GRAPH_CONFIG)
-    for one, data in zip(explain_many(explain, graphs), graphs, strict=True):
-        alone = explain(data.x, data.edge_index)
-        torch.testing.assert_close(one.edge_mask, alone.edge_mask, rtol=0, atol=1e-5)
-    data, pairs = graph(), torch.tensor([[0, 3], [2, 9]])
-    link = explainer(seeded(Link), method(steps=20), LINK_CONFIG)
-    for row, one in enumerate(explain_many(link, data, [0, 1], edge_label_index=pairs)):
-        alone = link(data.x, data.edge_index, index=row, edge_label_index=pairs)
-        torch.testing.assert_close(one.edge_mask, alone.edge_mask[one.edge_id], rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("method", EVERY)
-def test_the_model_and_the_random_state_are_untouched(method) -> None:
-    model, data = seeded(NODE_MODELS["gcn"]).train(), graph()
-    explainer(model, PyGGNNExplainer(epochs=2))(data.x, data.edge_index, index=5)
-    before = {k: v.clone() for k, v in model.state_dict().items()}
-    gradients = [p.grad.clone() for p in model.parameters()]  # PyG's own leaves some
-    state, hooks = torch.get_rng_state(), [len(c._message_forward_hooks) for c in model.convs]
-    found = explain_many(explainer(model, method(steps=3)), data, [5])[0]
-    assert found.edge_mask.any()
-    assert torch.equal(state, torch.get_rng_state())
-    assert model.training
-    assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
-    assert all(torch.equal(p.grad, g) and p.requires_grad for p, g in zip(model.parameters(), gradients, strict=True))
-    assert hooks == [len(c._message_forward_hooks) for c in model.convs]
-
-
-@pytest.mark.parametrize("method", EVERY)
-def test_an_isolated_node_has_an_empty_explanation(method) -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph()
-    data.x = torch.cat([data.x, data.x[:1]])
-    for found in explain_many(explainer(model, method(steps=3)), Data(x=data.x, edge_index=data.edge_index), [24, 5]):
-        assert found.edge_mask.any() == (found.output_id == 5)
-
-
-@pytest.mark.parametrize("method", EVERY)
+@pytest.mark.parametrize("method", METHODS)
 def test_no_steps_give_the_start(method) -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     found = explainer(model, method(steps=0))(data.x, data.edge_index, index=5)
     near = {GNNExplainer: 0.5, CFGNNExplainer: 0.269, CF2: 0.731}[method]
     assert float(found.edge_mask[found.reached].mean()) == pytest.approx(near, abs=0.06)
-
-
-def test_what_is_not_supported_is_refused_with_the_reason() -> None:
-    model = seeded(NODE_MODELS["gcn"])
-    for masks in ({"node_mask_type": "object"}, BOTH):
-        with pytest.raises(UnsupportedError, match="knows no node mask"):
-            explainer(model, CFGNNExplainer(), **masks)
-    for method in EVERY:
-        with pytest.raises(UnsupportedError, match=f"{method.__name__} explains the probability of a class"):
-            explainer(model, method(), {"mode": "regression", "task_level": "node"})
 
 
 @pytest.mark.parametrize(
@@ -369,7 +309,7 @@ def test_bad_settings_are_named(method, bad: dict[str, object]) -> None:
         method(**bad)
 
 
-@pytest.mark.parametrize("method", EVERY)
+@pytest.mark.parametrize("method", METHODS)
 def test_a_misspelt_setting_and_an_unknown_dataset_are_refused(method) -> None:
     with pytest.raises(TypeError, match="epoch"):
         method(epoch=3)

@@ -9,10 +9,6 @@ import networkx as nx
 import pytest
 import torch
 import torch.nn.functional as F
-from nseg.instances import Inputs
-from nseg.scm import borrowed
-from nseg.source import Source
-from nseg.space import Space
 from scipy.special import roots_legendre
 from torch import Tensor, nn
 from torch_geometric.data import Data
@@ -33,15 +29,20 @@ from zoo import (
     seeded,
 )
 
-from nseg import SettingsError, UnsupportedError, explain_many
+from nseg import SettingsError, explain_many
 from nseg.baselines.gradients import GradCAM, GuidedBackprop, IntegratedGradients, Saliency, attributions
 from nseg.baselines.occlusion import Occlusion
 from nseg.baselines.trivial import All, Nothing, PageRank, Random
+from nseg.graphs.inputs import ModelInputs
+from nseg.model.borrow import borrow
+from nseg.model.outcomes import outcome_of
+from nseg.model.traced_graph import TracedGraph
+from nseg.search.parts import MaskParts
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
-E = {"edge_mask_type": "object"}
-F_ = {"node_mask_type": "object"}
-EF = {**E, **F_}
+EDGES = {"edge_mask_type": "object"}
+NODES = {"node_mask_type": "object"}
+BOTH = {**EDGES, **NODES}
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 
 
@@ -64,8 +65,8 @@ def test_all_keeps_all_and_nothing_nothing() -> None:
     with torch.no_grad():
         p = model(data.x, data.edge_index).softmax(-1).amax(-1)
         empty = model(data.x * 0, data.edge_index[:, :0]).softmax(-1)
-    everything = explain_many(explainer(model, All(), **EF), data, [2, 5])
-    nothing = explain_many(explainer(model, Nothing(), **EF), data, [2, 5])
+    everything = explain_many(explainer(model, All(), **BOTH), data, [2, 5])
+    nothing = explain_many(explainer(model, Nothing(), **BOTH), data, [2, 5])
     for kept, left in zip(everything, nothing, strict=True):
         row = kept.output_id
         assert torch.equal(kept.hard_edge_mask, kept.reached)
@@ -107,7 +108,7 @@ def by_networkx(edge_index: Tensor, seeds: dict[int, float] | None, nodes: int) 
 @pytest.mark.parametrize("kind", ["undirected", "directed", "duplicates"])
 def test_page_rank_of_nodes_is_networkx_on_the_computation_graph(kind: str) -> None:
     model, data = seeded(NODE_MODELS["sage"]), graph(kind=kind)
-    for one in explain_many(explainer(model, PageRank(), **EF), data, range(8)):
+    for one in explain_many(explainer(model, PageRank(), **BOTH), data, range(8)):
         near = one.reached.nonzero().flatten()
         flow, rank = by_networkx(one.edge_index[:, near], {int(one.index): 1.0}, one.num_nodes)
         top = max(float(rank.max()), float(flow.max()) if near.numel() else 0.0)
@@ -172,14 +173,14 @@ def agree(found, edge: Tensor | None, node: Tensor | None) -> None:
             torch.testing.assert_close(mask, expected, **CLOSE)
 
 
-@pytest.mark.parametrize("kinds", [E, F_, EF], ids=["e", "f", "ef"])
+@pytest.mark.parametrize("kinds", [EDGES, NODES, BOTH], ids=["e", "f", "ef"])
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat"])
 def test_saliency_is_plain_autograd_on_the_whole_graph(name: str, kinds: dict) -> None:
     model, data = seeded(NODE_MODELS[name]), graph()
     for row in (0, 5):
         edge, node = plain_gradient(model, data, row, kinds)
         found = explainer(model, Saliency(), **kinds)(data.x, data.edge_index, index=row)
-        assert float((edge.abs() if kinds is not F_ else node.abs()).max()) > 0, "there is a gradient to agree on"
+        assert float((edge.abs() if kinds is not NODES else node.abs()).max()) > 0, "there is a gradient to agree on"
         agree(found, *in_unit(edge.abs(), node.abs(), kinds))
 
 
@@ -197,7 +198,7 @@ def test_saliency_of_nodes_and_features_is_gradient_times_input() -> None:
         torch.testing.assert_close(found.node_mask, expected.abs() / expected.abs().max(), **CLOSE)
 
 
-@pytest.mark.parametrize("kinds", [E, F_, EF], ids=["e", "f", "ef"])
+@pytest.mark.parametrize("kinds", [EDGES, NODES, BOTH], ids=["e", "f", "ef"])
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat"])
 def test_integrated_gradients_are_plain_autograd_along_the_path(name: str, kinds: dict) -> None:
     model, data = seeded(NODE_MODELS[name]), graph()
@@ -228,15 +229,15 @@ class Smooth(nn.Module):
 def test_attributions_sum_to_what_everything_adds_to_nothing(make, steps: int, error: float, nodes) -> None:
     model, data = seeded(make), graph()
     rows = torch.tensor([0, 3, 5, 9])
-    with borrowed(model):
-        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, {}), True, True)
-        ((_, scm),) = source.scms(rows, torch.arange(4), source.targets(None, rows))
-        space = Space(scm.instances, True, nodes)
-        total = space.size(attributions(scm, space, steps))
+    with borrow(model):
+        inputs = ModelInputs(data.x, data.edge_index, {})
+        traced = TracedGraph(model, outcome_of(ModelConfig(**NODE_CONFIG)), inputs, True, True)
+        ((_, causal),) = traced.causal_models(traced.cuts(rows, torch.arange(4), traced.check_targets(None, rows)))
+        parts = MaskParts.of(causal.instances, True, nodes)
+        total = parts.size(attributions(causal, parts, steps))
         with torch.no_grad():
-            edge = torch.stack([torch.zeros(scm.instances.num_edges), torch.ones(scm.instances.num_edges)])
-            node = torch.stack([torch.zeros(scm.instances.num_nodes, 1), torch.ones(scm.instances.num_nodes, 1)])
-            low, high = scm.score(edge, None if nodes is None else node)
+            ends = [parts.to_weights(parts.full(value, torch.float)) for value in (0.0, 1.0)]
+            low, high = causal.score({name: torch.stack([one[name] for one in ends]) for name in ends[0]})
     assert float((high - low).abs().max()) > 0.1
     torch.testing.assert_close(total, high - low, rtol=error, atol=error)
 
@@ -266,7 +267,7 @@ def test_the_gradient_is_of_what_the_model_returns() -> None:
     for kind, last in (("probs", nn.Softmax(-1)), ("log_probs", nn.LogSoftmax(-1))):
         model = Ends(last)
         found = explainer(model, Saliency(), {**NODE_CONFIG, "return_type": kind})(data.x, data.edge_index, index=5)
-        edge, _ = plain_gradient(model, data, 5, E)
+        edge, _ = plain_gradient(model, data, 5, EDGES)
         torch.testing.assert_close(found.edge_mask, edge.abs() / edge.abs().max(), **CLOSE)
 
 
@@ -311,7 +312,7 @@ def test_negative_gradients_stop_at_every_relu_however_it_is_spelt(name: str) ->
     edge_index = torch.tensor([[1, 2], [0, 0]])
     model = TwoLayers(RELUS[name])
     assert float(model(x, edge_index)[0].detach()) == 1.0
-    guided = explainer(model, GuidedBackprop(), BINARY, **EF)(x, edge_index, index=0)
+    guided = explainer(model, GuidedBackprop(), BINARY, **BOTH)(x, edge_index, index=0)
     assert guided.edge_mask.tolist() == pytest.approx([1.0, 0.5])
     assert guided.node_mask.flatten().tolist() == pytest.approx([0.0, 1.0, 0.5])
     plain = explainer(model, Saliency(), BINARY)(x, edge_index, index=0)
@@ -320,9 +321,9 @@ def test_negative_gradients_stop_at_every_relu_however_it_is_spelt(name: str) ->
 
 def test_guided_backpropagation_of_a_model_without_relu_is_the_positive_gradient() -> None:
     model, data = seeded(Smooth), graph()
-    edge, node = plain_gradient(model, data, 5, EF)
-    found = explainer(model, GuidedBackprop(), **EF)(data.x, data.edge_index, index=5)
-    agree(found, *in_unit(edge.clamp_min(0), node.clamp_min(0), EF))
+    edge, node = plain_gradient(model, data, 5, BOTH)
+    found = explainer(model, GuidedBackprop(), **BOTH)(data.x, data.edge_index, index=5)
+    agree(found, *in_unit(edge.clamp_min(0), node.clamp_min(0), BOTH))
 
 
 def test_relu_is_itself_again_afterwards() -> None:
@@ -335,7 +336,7 @@ def test_relu_is_itself_again_afterwards() -> None:
 # --- Grad-CAM --------------------------------------------------------------------------------------------------------------
 
 
-def plain_heat(model: nn.Module, data: Data, row: int | None) -> Tensor:
+def plain_grad_cam(model: nn.Module, data: Data, row: int | None) -> Tensor:
     """Grad-CAM Avg on the whole graph; a layer counts where what it puts out can still reach the explained row."""
     seen: list[tuple[Tensor, int]] = []
     steps = 0
@@ -353,15 +354,15 @@ def plain_heat(model: nn.Module, data: Data, row: int | None) -> Tensor:
     gradients = torch.autograd.grad(output.max(), [h for h, _ in seen])
     for hook in hooks:
         hook.remove()
-    heat = torch.zeros(data.num_nodes)
+    score = torch.zeros(data.num_nodes)
     backwards = nx.DiGraph(data.edge_index.flip(0).t().tolist())
     for (value, step), gradient in zip(seen, gradients, strict=True):
-        here = (value * gradient.mean(0)).sum(1).clamp_min(0).detach()
+        layer = (value * gradient.mean(0)).sum(1).clamp_min(0).detach()
         if row is not None:
             near = list(nx.single_source_shortest_path_length(backwards, row, cutoff=steps - step))
-            here = torch.zeros_like(here).index_copy(0, torch.tensor(near), here[near])
-        heat += here / len(seen)
-    return heat / heat.max().clamp_min(1e-12)
+            layer = torch.zeros_like(layer).index_copy(0, torch.tensor(near), layer[near])
+        score += layer / len(seen)
+    return score / score.max().clamp_min(1e-12)
 
 
 @pytest.mark.parametrize(
@@ -371,8 +372,8 @@ def test_grad_cam_is_the_same_on_the_whole_graph(name: str) -> None:
     model, data = seeded(NODE_MODELS[name], 3), graph()
     hot = 0
     for row in (0, 5, 9):
-        expected = plain_heat(model, data, row)
-        found = explainer(model, GradCAM(), **F_)(data.x, data.edge_index, index=row)
+        expected = plain_grad_cam(model, data, row)
+        found = explainer(model, GradCAM(), **NODES)(data.x, data.edge_index, index=row)
         torch.testing.assert_close(found.node_mask.squeeze(1), expected, **CLOSE)
         hot += int((expected > 0).sum())
         found = explainer(model, GradCAM())(data.x, data.edge_index, index=row)
@@ -384,8 +385,8 @@ def test_grad_cam_is_the_same_on_the_whole_graph(name: str) -> None:
 
 def test_grad_cam_of_graphs_counts_every_node() -> None:
     model, data = seeded(Molecule, 1), graph()
-    found = explainer(model, GradCAM(), GRAPH_CONFIG, **F_)(data.x, data.edge_index)
-    torch.testing.assert_close(found.node_mask.squeeze(1), plain_heat(model, data, None), **CLOSE)
+    found = explainer(model, GradCAM(), GRAPH_CONFIG, **NODES)(data.x, data.edge_index)
+    torch.testing.assert_close(found.node_mask.squeeze(1), plain_grad_cam(model, data, None), **CLOSE)
     assert (found.node_mask > 0).sum() > 5
 
 
@@ -397,7 +398,7 @@ def test_grad_cam_reads_what_a_layer_returns_also_if_the_model_goes_on_in_place(
 
     data = graph()
     one, other = (
-        explainer(seeded(make, 1), GradCAM(), GRAPH_CONFIG, **F_)(data.x, data.edge_index) for make in (Molecule, InPlace)
+        explainer(seeded(make, 1), GradCAM(), GRAPH_CONFIG, **NODES)(data.x, data.edge_index) for make in (Molecule, InPlace)
     )
     assert one.node_mask.any()
     assert torch.equal(one.node_mask, other.node_mask)
@@ -428,14 +429,14 @@ def test_occlusion_of_a_model_that_is_solved_by_hand() -> None:
     """p = sigmoid(-2 + 4 m_0 + m_1 - 3 m_2 + 3 m_3)."""
     sends = [4.0, 1.0, -3.0, 0.0, 3.0]
     x, edge_index = star(sends)
-    found = explainer(Planted(-2.0), Occlusion(), BINARY, **EF)(x, edge_index, index=0)
+    found = explainer(Planted(-2.0), Occlusion(), BINARY, **BOTH)(x, edge_index, index=0)
     total = -2 + sum(sends)
     expected = [max(0.0, sigmoid(total) - sigmoid(total - w)) for w in sends]
     assert found.edge_mask.tolist() == pytest.approx(expected, abs=1e-6)
     assert found.node_mask.flatten().tolist() == pytest.approx([0.0, *expected], abs=1e-6)
 
 
-@pytest.mark.parametrize("kinds", [E, F_, EF], ids=["e", "f", "ef"])
+@pytest.mark.parametrize("kinds", [EDGES, NODES, BOTH], ids=["e", "f", "ef"])
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat"])
 def test_occlusion_is_a_plain_loop_with_pygs_masks(name: str, kinds: dict) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(nodes=40, edges=70)
@@ -489,13 +490,6 @@ def test_a_planted_cause_is_ranked_first(make) -> None:
     found = explainer(Planted(-4.0), make(), BINARY)(x, edge_index, index=0)
     assert found.edge_mask.argmax() == 1
     assert found.hard_edge_mask.tolist() == [False, True, False, False]
-
-
-@pytest.mark.parametrize("make", [GradCAM, PageRank], ids=lambda c: c.__name__)
-@pytest.mark.parametrize("kind", ["attributes", "common_attributes"])
-def test_what_scores_nodes_does_not_score_features(make, kind: str) -> None:
-    with pytest.raises(UnsupportedError, match="scores nodes, not their features"):
-        explainer(seeded(NODE_MODELS["gcn"]), make(), node_mask_type=kind)
 
 
 def test_settings_are_checked() -> None:

@@ -1,4 +1,4 @@
-"""PGExplainer and PGM-Explainer: planted causes, closed forms, embeddings of the whole graph, and the common contract."""
+"""PGExplainer and PGM-Explainer: planted causes, closed forms, and embeddings of the whole graph."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from nseg.instances import Inputs
-from nseg.scm import Scm, borrowed
-from nseg.source import Source, checked_inputs, graph_scms
-from nseg.space import Noise, Space
 from safetensors.torch import save_file
 from scipy.stats import chi2_contingency
-from test_many import agree, graphs
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
-from torch_geometric.explain import GNNExplainer
 from torch_geometric.explain.config import ModelConfig
 from torch_geometric.nn import MessagePassing, global_add_pool
 from zoo import (
@@ -36,10 +30,17 @@ from zoo import (
     seeded,
 )
 
-from nseg import InputError, ModelError, SettingsError, UnsupportedError, explain_many
-from nseg.baselines.pgexplainer import Lesson, Network, PGExplainer, descriptions
-from nseg.baselines.pgexplainer import Settings as PGSettings
-from nseg.baselines.pgm_explainer import PGMExplainer, certainty, chi_square
+from nseg import InputError, ModelError, SettingsError, explain_many
+from nseg.baselines.pgexplainer import EdgeNetwork, PGExplainer, PGExplainerSettings, TrainingBatch, edge_inputs
+from nseg.baselines.pgm_explainer import PGMExplainer, chi_square, confidence
+from nseg.graphs.checks import check_inputs
+from nseg.graphs.inputs import ModelInputs
+from nseg.model.borrow import borrow
+from nseg.model.causal import CausalModel
+from nseg.model.outcomes import outcome_of
+from nseg.model.traced_graph import TracedGraph, causal_models_of_graphs
+from nseg.search.noise import PartNoise
+from nseg.search.parts import MaskParts
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 EDGES: dict[str, Any] = {"edge_mask_type": "object"}
@@ -47,23 +48,28 @@ BOTH: dict[str, Any] = {"edge_mask_type": "object", "node_mask_type": "object"}
 NODES: dict[str, Any] = {"node_mask_type": "object"}
 
 
+def graphs(count: int) -> list[Data]:
+    """Graphs of different sizes, the first without edges."""
+    return [graph(nodes=5 + s, edges=9, seed=s, kind="undirected" if s else "empty") for s in range(count)]
+
+
 # --- embeddings ------------------------------------------------------------------------------------------------------------
 
 
-def said_last(model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
-    """What the last message passing layer returns in a plain pass over the whole graph."""
-    said: list[Tensor] = []
+def last_layer_output(model: nn.Module, *args: Any, **kwargs: Any) -> Tensor:
+    """Output of the last message passing layer in a plain pass over the whole graph."""
+    outputs: list[Tensor] = []
     layers = [m for m in model.modules() if isinstance(m, MessagePassing)]
-    handles = [m.register_forward_hook(lambda module, args, out: said.append(out)) for m in layers]
+    handles = [m.register_forward_hook(lambda module, args, out: outputs.append(out)) for m in layers]
     with torch.no_grad():
         model(*args, **kwargs)
     for handle in handles:
         handle.remove()
-    return said[-1]
+    return outputs[-1]
 
 
-def is_detached(scm: Scm, expected: Tensor) -> None:
-    found = scm.embedding()
+def assert_embeddings(causal: CausalModel, expected: Tensor) -> None:
+    found = causal.embeddings()
     assert not found.requires_grad
     torch.testing.assert_close(found, expected)
 
@@ -72,44 +78,46 @@ def is_detached(scm: Scm, expected: Tensor) -> None:
 def test_embeddings_of_cut_instances_are_those_of_the_whole_graph(name: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(nodes=60, edges=80)
     kwargs = arguments(model, data)
-    expected = said_last(seeded(NODE_MODELS[name]), data.x, data.edge_index, **kwargs)
+    expected = last_layer_output(seeded(NODE_MODELS[name]), data.x, data.edge_index, **kwargs)
     rows = torch.tensor([5, 0, 11, 7])
-    with borrowed(model):
-        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, kwargs), True, True)
-        met = 0
+    with borrow(model):
+        inputs = ModelInputs(data.x, data.edge_index, kwargs)
+        traced = TracedGraph(model, outcome_of(ModelConfig(**NODE_CONFIG)), inputs, True, True)
+        seen = 0
         for owner in (torch.arange(4), torch.tensor([0, 0, 1, 1])):  # one row each, and two rows per instance
-            for which, scm in source.scms(rows, owner, source.targets(None, rows)):
-                is_detached(scm, expected[scm.instances.node_id])
-                last = scm.select(torch.tensor([len(which) - 1]))
-                is_detached(last, expected[last.instances.node_id])
-                met += len(which)
-    assert met == 6
+            for which, causal in traced.causal_models(traced.cuts(rows, owner, traced.check_targets(None, rows))):
+                assert_embeddings(causal, expected[causal.instances.node_id])
+                last = causal.select(torch.tensor([len(which) - 1]))
+                assert_embeddings(last, expected[last.instances.node_id])
+                seen += len(which)
+    assert seen == 6
 
 
 @pytest.mark.parametrize("make", [Molecule, NoBatch])
 def test_embeddings_of_packed_graphs_are_those_of_each_alone(make) -> None:
     model, some = seeded(make), graphs(5)
-    config, level = ModelConfig(**GRAPH_CONFIG), ModelConfig(**GRAPH_CONFIG).task_level
-    alone = [said_last(model, g.x, g.edge_index) for g in some]
-    with borrowed(model):
-        inputs = [checked_inputs(model, g.x, g.edge_index, {}, level) for g in some]
+    outcome = outcome_of(ModelConfig(**GRAPH_CONFIG))
+    alone = [last_layer_output(model, g.x, g.edge_index) for g in some]
+    with borrow(model):
+        inputs = [check_inputs(model, g.x, g.edge_index, {}, outcome.level) for g in some]
         with torch.no_grad():
             output = torch.cat([model(one.x, one.edge_index, **one.kwargs) for one in inputs])
-        met = 0
-        for which, scm in graph_scms(model, config, inputs, output, output.argmax(-1), True, True):
-            is_detached(scm, torch.cat([alone[n] for n in which.tolist()]))
-            is_detached(scm.select(torch.tensor([len(which) - 1])), alone[int(which[-1])])
-            met += len(which)
-        assert met == 5
+        seen = 0
+        for which, causal in causal_models_of_graphs(model, outcome, inputs, output, output.argmax(-1), True, True):
+            assert_embeddings(causal, torch.cat([alone[n] for n in which.tolist()]))
+            assert_embeddings(causal.select(torch.tensor([len(which) - 1])), alone[int(which[-1])])
+            seen += len(which)
+        assert seen == 5
         if make is Molecule:  # one graph of a batch
             batch = Batch.from_data_list(some)
-            whole = checked_inputs(model, batch.x, batch.edge_index, {"batch": batch.batch}, level)
-            source = Source(model, config, whole, True, False)
-            ((_, scm),) = source.scms(torch.tensor([3]), torch.tensor([0]), torch.tensor([0]))
-            is_detached(scm, alone[3])
+            whole = check_inputs(model, batch.x, batch.edge_index, {"batch": batch.batch}, outcome.level)
+            traced = TracedGraph(model, outcome, whole, True, False)
+            cuts = traced.cuts(torch.tensor([3]), torch.tensor([0]), torch.tensor([0]))
+            ((_, causal),) = traced.causal_models(cuts)
+            assert_embeddings(causal, alone[3])
 
 
-def test_an_edge_is_described_by_its_ends_and_by_what_is_explained() -> None:
+def test_the_input_of_an_edge_holds_its_end_nodes_and_the_explained_nodes() -> None:
     data = graph()
     pairs = torch.tensor([[0, 3, 7], [2, 9, 7]])
     for model, config, kwargs, ends in (
@@ -117,24 +125,26 @@ def test_an_edge_is_described_by_its_ends_and_by_what_is_explained() -> None:
         (seeded(Link), LINK_CONFIG, {"edge_label_index": pairs}, lambda row: pairs[:, row].tolist()),
         (seeded(EdgeClassifier), {**NODE_CONFIG, "task_level": "edge"}, {}, lambda row: data.edge_index[:, row].tolist()),
     ):
-        z = said_last(model, data.x, data.edge_index, **kwargs)
-        with borrowed(model):
-            asked = ModelConfig(**config)
-            inputs = checked_inputs(model, data.x, data.edge_index, kwargs, asked.task_level)
-            source = Source(model, asked, inputs, True, False)
+        z = last_layer_output(model, data.x, data.edge_index, **kwargs)
+        with borrow(model):
+            outcome = outcome_of(ModelConfig(**config))
+            inputs = check_inputs(model, data.x, data.edge_index, kwargs, outcome.level)
+            traced = TracedGraph(model, outcome, inputs, True, False)
             rows = torch.tensor([1, 2])
-            for which, scm in source.scms(rows, torch.arange(2), source.targets(None, rows)):
-                found = descriptions(scm.instances, scm.embedding())
-                for e, (edge, owner) in enumerate(zip(scm.instances.edge_id, scm.instances.edge_owner, strict=True)):
+            cuts = traced.cuts(rows, torch.arange(2), traced.check_targets(None, rows))
+            for which, causal in traced.causal_models(cuts):
+                instances = causal.instances
+                found = edge_inputs(instances, causal.embeddings())
+                for e, (edge, owner) in enumerate(zip(instances.edge_id, instances.edge_owner, strict=True)):
                     nodes = [*data.edge_index[:, edge].tolist(), *ends(int(rows[which[owner]]))]
                     torch.testing.assert_close(found[e], z[nodes].flatten())
 
 
-# --- PGExplainer: planted causes ------------------------------------------------------------------------------------------
+# --- PGExplainer: planted causes -------------------------------------------------------------------------------------------
 
 
-class Telling(MessagePassing):
-    """Says of each node its feature and the sum of what its neighbours send."""
+class FeatureAndSum(MessagePassing):
+    """Returns the feature of each node and the sum of its neighbours' features."""
 
     def __init__(self) -> None:
         super().__init__(aggr="sum")
@@ -143,15 +153,15 @@ class Telling(MessagePassing):
         return torch.cat([x, self.propagate(edge_index, x=x)], 1)
 
 
-class Told(nn.Module):
+class PlantedEmbeddings(nn.Module):
     """p = sigmoid(bias + sum of kept messages), as ``Planted``, with embeddings that show who sends something."""
 
     def __init__(self, bias: float = -4.0, graphs: bool = False) -> None:
         super().__init__()
-        self.tell, self.bias, self.graphs = Telling(), bias, graphs
+        self.conv, self.bias, self.graphs = FeatureAndSum(), bias, graphs
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        score = self.tell(x, edge_index)[:, 1:]
+        score = self.conv(x, edge_index)[:, 1:]
         return (global_add_pool(score, batch) if self.graphs else score).squeeze(-1) + self.bias
 
 
@@ -168,12 +178,12 @@ def stars(count: int = 12, leaves: int = 5) -> tuple[list[Data], Data, range, Te
     return some, together, range(0, count * (leaves + 1), leaves + 1), batch.x[batch.edge_index[0], 0] > 0
 
 
-LEARNS = {"epochs": 200, "lr": 0.003, "size": 0.5, "entropy": 0.1}
+TRAINING = {"epochs": 200, "lr": 0.003, "size": 0.5, "entropy": 0.1}
 
 
 def test_pgexplainer_finds_the_cause_in_stars_that_it_has_not_seen() -> None:
     _, data, centres, cause = stars()
-    explain = explainer(Told(), PGExplainer(**LEARNS), BINARY)
+    explain = explainer(PlantedEmbeddings(), PGExplainer(**TRAINING), BINARY)
     trace = explain.algorithm.fit(explain, data, centres[:8])
     assert trace.shape == (200,)
     assert trace[-1] < trace[0] / 2
@@ -187,7 +197,9 @@ def test_pgexplainer_finds_the_cause_in_stars_that_it_has_not_seen() -> None:
 def test_pgexplainer_explains_the_class_that_it_is_given() -> None:
     """What speaks for class 1 speaks against class 0, so it is what an explanation of class 0 leaves out first."""
     _, data, centres, cause = stars()
-    explain = explainer(Told(), PGExplainer(**{**LEARNS, "size": 0.0}), BINARY, explanation_type="phenomenon", **EDGES)
+    explain = explainer(
+        PlantedEmbeddings(), PGExplainer(**{**TRAINING, "size": 0.0}), BINARY, explanation_type="phenomenon", **EDGES
+    )
     explain.algorithm.fit(explain, data, centres, target=torch.zeros(data.num_nodes, dtype=torch.long))
     for one in explain_many(explain, data, centres[:3], target=torch.zeros(data.num_nodes, dtype=torch.long)):
         mine = cause[one.edge_id]
@@ -197,12 +209,16 @@ def test_pgexplainer_explains_the_class_that_it_is_given() -> None:
 
 def test_pgexplainer_explains_graphs() -> None:
     some, _, _, _ = stars()
-    explain = explainer(Told(graphs=True), PGExplainer(**LEARNS, batch=3), {**BINARY, "task_level": "graph"})
+    explain = explainer(PlantedEmbeddings(graphs=True), PGExplainer(**TRAINING, batch=3), {**BINARY, "task_level": "graph"})
     explain.algorithm.fit(explain, some[:8])
     for one, data in zip(explain_many(explain, some[8:]), some[8:], strict=True):
         assert one.hard_edge_mask.tolist() == (data.x[data.edge_index[0], 0] > 0).tolist()
     unlabelled = explainer(
-        Told(graphs=True), PGExplainer(**LEARNS), {**BINARY, "task_level": "graph"}, explanation_type="phenomenon", **EDGES
+        PlantedEmbeddings(graphs=True),
+        PGExplainer(**TRAINING),
+        {**BINARY, "task_level": "graph"},
+        explanation_type="phenomenon",
+        **EDGES,
     )
     unlabelled.algorithm.fit(unlabelled, some)  # y = 0 everywhere, against the models's own opinion
     assert explain_many(unlabelled, some[:1])[0].edge_mask.argmin() == int(some[0].x[1:].argmax())
@@ -212,22 +228,20 @@ def test_the_loss_is_that_of_the_sampled_mask() -> None:
     """A network that says 0 of every edge samples m = sigmoid(logit(u) / tau); p = sigmoid(bias + sum of w m)."""
     weights = torch.tensor([8.0, 1.0, -2.0])
     x, edge_index = torch.tensor([[0.0], *weights.unsqueeze(1).tolist()]), torch.tensor([[1, 2, 3], [0, 0, 0]])
-    model, settings = Planted(-4.0), PGSettings(epochs=10, size=0.3, entropy=0.7)
-    network = Network(3, 4, 0)
+    model, settings = Planted(-4.0), PGExplainerSettings(epochs=10, size=0.3, entropy=0.7)
+    network = EdgeNetwork(3, 4, 0)
     nn.init.zeros_(network.last.weight)
-    with borrowed(model):
-        source = Source(model, ModelConfig(**BINARY), Inputs(x, edge_index, {}), True, False)
-        ((_, scm),) = source.scms(torch.tensor([0]), torch.tensor([0]), torch.tensor([1]))
-        space = Space(scm.instances, True, None)
-        noise = Noise.of(space, 0, torch.float)
-        found = (
-            Lesson(scm, space, torch.randn(3, 3, generator=torch.Generator().manual_seed(0)), noise)
-            .loss(network, settings, 5)
-            .detach()
-        )
+    with borrow(model):
+        traced = TracedGraph(model, outcome_of(ModelConfig(**BINARY)), ModelInputs(x, edge_index, {}), True, False)
+        cuts = traced.cuts(torch.tensor([0]), torch.tensor([0]), torch.tensor([1]))
+        ((_, causal),) = traced.causal_models(cuts)
+        parts = MaskParts.of(causal.instances, True)
+        noise = PartNoise.of(parts.edges, 0, torch.float)
+        edges = torch.randn(3, 3, generator=torch.Generator().manual_seed(0))
+        found = TrainingBatch(causal, parts, edges, noise).loss(network, settings, 5).detach()
     tau = math.sqrt(5.0 * 2.0)  # half-way
-    m = torch.sigmoid(torch.logit(noise.for_edges(5)) / tau)
-    m = m[scm.instances.edge_id.argsort()]
+    m = torch.sigmoid(torch.logit(noise.draw(5)) / tau)
+    m = m[causal.instances.edge_id.argsort()]
     entropy = -(m * m.log() + (1 - m) * (1 - m).log()).mean()
     expected = -torch.sigmoid((weights * m).sum() - 4).log() + 0.3 * m.sum() + 0.7 * entropy
     assert float(found) == pytest.approx(float(expected), abs=1e-5)
@@ -261,7 +275,7 @@ def test_equal_seeds_give_equal_networks_and_memory_does_not_matter() -> None:
     assert not torch.allclose(before, masks(fitted(3)[0], data), atol=1e-3)
 
 
-def test_it_must_learn_first_and_objects_share_nothing() -> None:
+def test_it_must_be_fitted_first_and_objects_share_nothing() -> None:
     explain, data = fitted()
     before = masks(explain, data)
     fresh = explainer(explain.model, PGExplainer())
@@ -322,7 +336,7 @@ def test_what_is_no_pgexplainer_is_not_loaded(tmp_path) -> None:
         lambda: save_file(state, path, metadata={**note, "settings": '{"epochz": 3}'}),
     ):
         spoil()
-        with pytest.raises(InputError, match=r"must be what PGExplainer\.save wrote"):
+        with pytest.raises(InputError, match=r"must be a file that PGExplainer\.save wrote"):
             PGExplainer.load(path)
     for none in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match="must be a file"):
@@ -335,7 +349,7 @@ def test_the_papers_settings() -> None:
     assert [s.size for s in some] == [0.01, 0.01, 0.01, 0.05, 0.05, 0.05]
     assert {(s.entropy, s.lr, s.epochs, s.warm, s.cool, s.hidden) for s in some} == {(1.0, 0.003, 30, 5.0, 2.0, 64)}
     assert PGExplainer.paper("tree-grid", seed=3).settings.seed == 3
-    with pytest.raises(SettingsError, match="no settings for 'cora'"):
+    with pytest.raises(SettingsError, match="no settings of PGExplainer for 'cora'"):
         PGExplainer.paper("cora")
     paper = PGMExplainer.paper().settings
     assert (paper.samples, paper.perturb, paper.drop, paper.threshold) == (50, 0.5, 0.1, 0.95)
@@ -350,7 +364,7 @@ def test_the_statistic_and_its_p_value_are_scipys() -> None:
     y = torch.rand(40, 30, generator=rng) < 0.3 + 0.3 * z
     z[:, 0], y[:, 1] = True, False  # what never varies says nothing
     statistic = chi_square(z, y)
-    score = certainty(statistic)
+    score = confidence(statistic)
     assert statistic[:2].tolist() == score[:2].tolist() == [0.0, 0.0]
     for n in range(2, 30):
         table = [[int(((z[:, n] == a) & (y[:, n] == b)).sum()) for b in (0, 1)] for a in (0, 1)]
@@ -369,7 +383,7 @@ def test_pgm_ranks_the_node_first_whose_features_are_the_cause() -> None:
         explain = explainer(Planted(-4.0), PGMExplainer(seed=seed), BINARY, **BOTH)
         found = explain(x, edge_index, index=0)
         score = found.node_mask[:, 0]
-        assert float(score[2]) == pytest.approx(float(certainty(torch.tensor(50.0).double())), abs=1e-6)
+        assert float(score[2]) == pytest.approx(float(confidence(torch.tensor(50.0).double())), abs=1e-6)
         assert score.argsort(descending=True)[0] == 2
         assert score[[0, 1, 3, 4]].max() < 0.9999
         torch.testing.assert_close(found.edge_mask, (score[1:] + score[0]) / 2)
@@ -382,10 +396,10 @@ def test_pgm_ranks_the_node_first_whose_features_are_the_cause() -> None:
 def test_pgm_finds_the_causes_of_graphs_and_of_given_classes() -> None:
     some = stars()[0]
     config = {**BINARY, "task_level": "graph"}
-    for one in explain_many(explainer(Told(graphs=True), PGMExplainer(samples=100), config, **NODES), some):
+    for one in explain_many(explainer(PlantedEmbeddings(graphs=True), PGMExplainer(samples=100), config, **NODES), some):
         assert one.node_mask[:, 0].argmax() == one.x[:, 0].argmax()
         assert one.node_mask.max() > 1 - 1e-6
-    given = explainer(Told(graphs=True), PGMExplainer(), config, explanation_type="phenomenon", **NODES)
+    given = explainer(PlantedEmbeddings(graphs=True), PGMExplainer(), config, explanation_type="phenomenon", **NODES)
     assert not explain_many(given, some)[0].node_mask.any()  # class 0 only gains when the cause goes
 
 
@@ -410,130 +424,10 @@ def test_pgm_perturbs_features_also_where_edges_are_asked_for() -> None:
         explainer(seeded(Typed), PGMExplainer(), **EDGES)(torch.arange(24) % 5, data.edge_index, index=5)
 
 
-# --- the contract of both --------------------------------------------------------------------------------------------------
-
-ALGORITHMS = {
-    "pg": (lambda **s: PGExplainer(epochs=2, **s), EDGES),
-    "pgm": (lambda **s: PGMExplainer(samples=20, drop=0.003, **s), BOTH),
-}
+# --- settings --------------------------------------------------------------------------------------------------------------
 
 
-def ready(kind: str, model: nn.Module, data: Any, config: dict[str, str] = NODE_CONFIG, kwargs: Any = None, **settings: Any):
-    make, asked = ALGORITHMS[kind]
-    explain = explainer(model, make(**settings), config, **asked)
-    if kind == "pg":
-        explain.algorithm.fit(explain, data, **(kwargs or {}))
-    return explain
-
-
-@pytest.mark.parametrize("kind", ALGORITHMS)
-@pytest.mark.parametrize(
-    "name", ["gcn", "gine", "gat", "shared layer, jumping knowledge, batch norm, dropout", "global mean"]
-)
-def test_nodes_together_are_nodes_alone(kind: str, name: str) -> None:
-    model, data = seeded(NODE_MODELS[name]), graph()
-    kwargs = arguments(model, data)
-    explain = ready(kind, model, data, kwargs=kwargs)
-    found = explain_many(explain, data, [5, 0, 11, 7, 5, 14, 20], **kwargs)
-    for one in found:
-        agree(one, explain(data.x, data.edge_index, index=one.output_id, **kwargs))
-    assert all(0 <= one.edge_mask.min() <= one.edge_mask.max() <= 1 for one in found)
-    assert torch.cat([one.edge_mask[one.reached] for one in found]).std() > 0.01  # there is something to agree on
-
-
-@pytest.mark.parametrize("kind", ALGORITHMS)
-@pytest.mark.parametrize("make", [Molecule, NoBatch])
-def test_graphs_and_links_together_are_they_alone(kind: str, make) -> None:
-    model, some = seeded(make), graphs()
-    explain = ready(kind, model, some, GRAPH_CONFIG)
-    found = explain_many(explain, some, [4, 2, 0], budget=400_000)
-    assert [one.output_id for one in found] == [4, 2, 0]
-    for one in found:
-        agree(one, explain(some[one.output_id].x, some[one.output_id].edge_index))
-    data, pairs = graph(), torch.tensor([[0, 3, 7, 5], [2, 9, 7, 11]])
-    explain = ready(kind, seeded(Link), data, LINK_CONFIG, {"edge_label_index": pairs})
-    found = explain_many(explain, data, [2, 0, 3], edge_label_index=pairs)
-    assert [one.output_id for one in found] == [2, 0, 3]
-    for one in found:
-        agree(one, explain(data.x, data.edge_index, index=one.output_id, edge_label_index=pairs))
-
-
-@pytest.mark.parametrize("kind", ALGORITHMS)
-def test_model_and_random_state_are_untouched_also_after_gnnexplainer(kind: str) -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph()
-    expected = [one.edge_mask for one in explain_many(ready(kind, model, data), data, [5, 9])]
-    explainer(model, GNNExplainer(epochs=3), **BOTH)(data.x, data.edge_index, index=5)
-    model.train()
-    gradients = [(None if p.grad is None else p.grad.clone(), p.requires_grad) for p in model.parameters()]
-    state, rng = {k: v.clone() for k, v in model.state_dict().items()}, torch.get_rng_state()
-    found = [one.edge_mask for one in explain_many(ready(kind, model, data), data, [5, 9])]
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b)
-        assert a.std() > 0.01
-    assert torch.equal(rng, torch.get_rng_state())
-    assert all(m.training for m in model.modules())
-    for parameter, (grad, flag) in zip(model.parameters(), gradients, strict=True):
-        assert parameter.requires_grad is flag
-        assert (parameter.grad is None) if grad is None else torch.equal(parameter.grad, grad)
-    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
-    hooks = ("_forward_hooks", "_propagate_forward_pre_hooks", "_message_forward_hooks")
-    assert not any(getattr(m, name, None) for m in model.modules() for name in hooks)
-
-
-@pytest.mark.parametrize("kind", ALGORITHMS)
-def test_both_directions_of_an_edge_have_one_weight_if_asked(kind: str) -> None:
-    model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = ready(kind, model, data, undirected=True)
-    apart = ready(kind, model, data)
-    differing = 0
-    for row in (5, 9):
-        found, free = explain(data.x, data.edge_index, index=row), apart(data.x, data.edge_index, index=row)
-        weight = {(u, v): float(w) for u, v, w in zip(*data.edge_index.tolist(), found.edge_mask, strict=True)}
-        assert all(weight[u, v] == weight[v, u] for u, v in weight)
-        loose = {(u, v): float(w) for u, v, w in zip(*data.edge_index.tolist(), free.edge_mask, strict=True)}
-        differing += sum(loose[u, v] != loose[v, u] for u, v in loose)
-    assert differing > 0
-
-
-@pytest.mark.parametrize("kind", ALGORITHMS)
-def test_a_model_that_fails_is_given_back_as_it_was(kind: str) -> None:
-    class Fragile(Molecule):
-        calls = 0
-
-        def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-            Fragile.calls += 1
-            if Fragile.calls > 40:
-                raise ZeroDivisionError
-            return super().forward(x, edge_index, batch)
-
-    model, some = seeded(Fragile).train(), graphs(4)
-
-    def again_and_again() -> None:
-        for _ in range(9):
-            explain_many(ready(kind, model, some, GRAPH_CONFIG), some)
-
-    with pytest.raises(ZeroDivisionError):
-        again_and_again()
-    assert all(m.training for m in model.modules())
-    assert all(p.requires_grad for p in model.parameters())
-    assert not any(m._forward_hooks for m in model.modules())
-
-
-def test_what_cannot_be_done_is_refused_with_the_reason() -> None:
-    model = seeded(NODE_MODELS["gcn"])
-    for algorithm, asked, why in (
-        (PGExplainer(), BOTH, "weighs edges only"),
-        (PGExplainer(), NODES, "weighs edges only"),
-        (PGMExplainer(), {"node_mask_type": "attributes"}, "scores nodes, not their features"),
-        (PGMExplainer(), {"node_mask_type": "common_attributes"}, "scores nodes, not their features"),
-    ):
-        with pytest.raises(UnsupportedError, match=why):
-            explainer(model, algorithm, **asked)
-    for make in (PGExplainer, PGMExplainer):
-        with pytest.raises(UnsupportedError, match="probability of a class"):
-            explainer(model, make(), {"mode": "regression", "task_level": "node"})
-        with pytest.raises(TypeError):
-            make(sizes=3)
+def test_bad_settings_are_named() -> None:
     for wrong in ({"batch": 0}, {"warm": 0}, {"lr": -1}, {"hidden": 0}, {"epochs": 2.5}):
         with pytest.raises(SettingsError, match=f"{next(iter(wrong))} must be"):
             PGExplainer(**wrong)
