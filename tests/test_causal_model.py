@@ -80,9 +80,8 @@ def test_a_world_gives_what_pyg_predicts_with_the_same_masks(name: str, kind: st
                 mine = here.edge_owner == b
                 own = here.node_owner == b
                 for world in range(2):
-                    full_edge = torch.rand(data.num_edges, generator=rng).index_copy(
-                        0, here.edge_id[mine], edge[world, mine]
-                    )
+                    outside = torch.rand(data.num_edges, generator=rng)  # weights there do not matter
+                    full_edge = outside.index_copy(0, here.edge_id[mine], edge[world, mine])
                     full_node = torch.ones(data.num_nodes, 4).index_copy(0, here.node_id[own], node[world, own])
                     output = pyg.get_masked_prediction(
                         data.x, data.edge_index, full_node, full_edge, **arguments(model, data)

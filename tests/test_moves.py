@@ -238,7 +238,7 @@ def test_edges_are_ranked_by_the_weakest_link_in_the_maximum_spanning_tree() -> 
         assert links.min() == 0
 
 
-# --- the descent loop --------------------------------------------------------------------------------------------------------------
+# --- the descent loop ------------------------------------------------------------------------------------------------------
 
 
 def test_an_instance_that_stops_early_takes_the_same_steps_alone_and_in_a_batch() -> None:
@@ -274,9 +274,8 @@ def test_the_best_masks_seen_are_kept() -> None:
         found = descend(causal, parts, start, method, DescentSettings(40, 0.1, None, 0.05))
         merit, size = (torch.stack(values).flatten(0, 1) for values in zip(*seen, strict=True))  # [steps * P, B]
         best = merit.amax(0)
-        assert (
-            gap(causal, parts, found.best) >= best - 0.05 - 0.05 - 1e-5
-        ).all()  # the tolerance counts once per start, and once among starts
+        # the tolerance counts once per start, and once among starts
+        assert (gap(causal, parts, found.best) >= best - 0.05 - 0.05 - 1e-5).all()
         assert torch.allclose(found.trace[-1], best)
         ideal = torch.where(merit >= best - 0.05, size, torch.inf).amin(0)
         assert (parts.size(found.best) <= size.amax(0)).all()
