@@ -1,4 +1,4 @@
-"""Models that defeat a shortcut: what is reported must still be what the whole graph gives, one world at a time."""
+"""Models that defeat a shortcut: reported numbers must still be those of the whole graph, one world at a time."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from torch_geometric.utils import to_dense_batch
 from zoo import CLASSES, FEATURES, GRAPH_CONFIG, NODE_CONFIG, Molecule, explainer, graph, quick, seeded
 
 from nseg import Explainer, InputError, ModelError, explain_many
+from nseg.model.runner import WorldRunner
 
 
 class Two(nn.Module):
@@ -125,7 +126,7 @@ def star(nodes: int = 24) -> Data:
 @pytest.mark.parametrize("shape", ["random", "star"])
 @pytest.mark.parametrize("masks", [(True, False), (False, True), (True, True)], ids=["e", "f", "ef"])
 @pytest.mark.parametrize("name", AWKWARD)
-def test_the_numbers_are_those_of_the_whole_graph(name: str, masks: tuple[bool, bool], shape: str) -> None:
+def test_reported_numbers_are_those_of_the_whole_graph(name: str, masks: tuple[bool, bool], shape: str) -> None:
     model, data = seeded(AWKWARD[name]), graph() if shape == "random" else star()
     data.edge_index = data.edge_index[:, data.edge_index[1].argsort(stable=True)]  # as sequences want it
     edges, nodes = masks
@@ -205,7 +206,7 @@ def test_each_graph_keeps_its_own_arguments(extra, pad: bool) -> None:
             torch.testing.assert_close(one.edge_mask, alone.edge_mask, rtol=1e-3, atol=1e-4)
 
 
-def test_graphs_must_be_alike() -> None:
+def test_graphs_must_have_the_same_arguments_and_features() -> None:
     explain = explainer(seeded(WithArguments), quick(steps=2), GRAPH_CONFIG)
     some = graphs()
     some[1].edge_weight = torch.ones(some[1].num_edges)
@@ -289,7 +290,7 @@ def test_inference_mode_and_compiled_models() -> None:
     torch.testing.assert_close(found.edge_mask, expected.edge_mask[found.edge_id])
 
 
-def test_buffers_that_forward_replaces_come_back() -> None:
+def test_buffers_that_forward_replaces_are_restored() -> None:
     class Counting(Two):
         def __init__(self) -> None:
             super().__init__()
@@ -307,7 +308,7 @@ def test_buffers_that_forward_replaces_come_back() -> None:
     assert model.later is None
 
 
-def test_common_attributes_of_a_lonely_node() -> None:
+def test_common_attributes_of_an_isolated_node() -> None:
     model, data = seeded(Molecule), graph()
     x = torch.cat([data.x, data.x[:1]])
     node_model = seeded(Two)
@@ -324,7 +325,7 @@ def test_both_directions_of_an_edge_have_one_weight_on_the_whole_graph() -> None
     assert torch.equal(dense, dense.T)
 
 
-def test_our_explainer_looks_at_its_input_before_the_model_does() -> None:
+def test_our_explainer_checks_its_input_before_it_runs_the_model() -> None:
     data = graph()
     explain = Explainer(
         seeded(Two), quick(steps=2), explanation_type="model", edge_mask_type="object", model_config=NODE_CONFIG
@@ -338,24 +339,19 @@ def test_our_explainer_looks_at_its_input_before_the_model_does() -> None:
             explain(x, edge_index, index=0)
 
 
-def test_the_budget_also_holds_for_the_sweep() -> None:
-    from nseg.scm import Scm
-
+def test_the_memory_budget_also_limits_the_scoring_of_hard_masks(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
-    plain = Scm._outcome
+    run = WorldRunner.run
 
-    def watch(self, edge, node, worlds):
+    def watch(self: WorldRunner, edge: Tensor | None, node: Tensor | None, worlds: int) -> Tensor:
         seen.append(worlds * int(self.instances.sizes.sum()))
-        return plain(self, edge, node, worlds)
+        return run(self, edge, node, worlds)
 
+    monkeypatch.setattr(WorldRunner, "run", watch)
     model, data = seeded(Two), graph(nodes=40, edges=80)
     most = {}
-    Scm._outcome = watch
-    try:
-        for budget in (2**20, 2**28):
-            seen.clear()
-            explain_many(explainer(model, quick(steps=2)), data, range(40), budget=budget)
-            most[budget] = max(seen)
-    finally:
-        Scm._outcome = plain
+    for budget in (2**20, 2**28):
+        seen.clear()
+        explain_many(explainer(model, quick(steps=2)), data, range(40), budget=budget)
+        most[budget] = max(seen)
     assert most[2**20] < most[2**28] / 4

@@ -8,9 +8,6 @@ import math
 
 import pytest
 import torch
-from nseg.certify import empirical_bernstein, hoeffding, mean_interval
-from nseg.complement import literal
-from nseg.draws import chances, other_subsets
 from scipy.stats import binom
 from torch import Tensor
 from torch_geometric.data import Data
@@ -20,8 +17,12 @@ from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, Planted,
 
 import nseg
 from nseg import Bernoulli, InputError, SettingsError, certify, explain_many
-from nseg import objective as obj
 from nseg.baselines.exhaustive import Exhaustive
+from nseg.metrics.intervals import empirical_bernstein, hoeffding, mean_interval
+from nseg.search import formulas
+from nseg.search.complement import literal
+from nseg.search.enumeration import subset_probabilities
+from nseg.search.sampling import other_subsets
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 E, F = {"edge_mask_type": "object"}, {"node_mask_type": "object"}
@@ -135,7 +136,7 @@ def same(certificate, reference: tuple[float, float, float]) -> None:
     assert certificate.p_complement == pytest.approx(complement, abs=1e-5)
     assert certificate.violations == pytest.approx(violated, abs=1e-5)
     for name in ("pns", "pn", "ps"):
-        value = float(getattr(obj, f"{name}_bound")(a, b))
+        value = float(getattr(formulas, f"{name}_bound")(a, b))
         assert getattr(certificate, name) == pytest.approx(value, abs=1e-4)
         assert getattr(certificate, f"{name}_interval") == (getattr(certificate, name),) * 2  # no width
     assert certificate.exact
@@ -179,7 +180,7 @@ def test_literal_and_uniform_of_a_star_in_closed_form() -> None:
     assert one.p_complement == pytest.approx((0.81 * high + 0.1 * low) / 0.91, abs=1e-6)
 
 
-def test_the_literal_law_says_what_the_explanation_says() -> None:
+def test_the_literal_law_gives_the_numbers_of_the_explanation() -> None:
     data, model = graph(), seeded(NODE_MODELS["gcn"])
     for undirected in (False, True):
         explain = explainer(model, quick(steps=5, undirected=undirected), **KINDS["ef"])
@@ -189,7 +190,7 @@ def test_the_literal_law_says_what_the_explanation_says() -> None:
                 assert getattr(certificate, name) == pytest.approx(one[name], abs=1e-5)
 
 
-def test_where_the_explanation_is_the_only_world_nothing_is_certified() -> None:
+def test_nothing_is_certified_where_the_explanation_is_the_only_world() -> None:
     """A node without edges; and q of 0 or 1 for an explanation that keeps nothing or everything."""
     data = star(3.0, 1.0)
     data.x = torch.cat([data.x, torch.ones(1, 1)])
@@ -217,23 +218,24 @@ def test_where_the_explanation_is_the_only_world_nothing_is_certified() -> None:
 
 
 @pytest.mark.parametrize("q", [0.5, 0.1])
-def test_other_subsets_come_as_often_as_they_should(q: float) -> None:
+def test_other_subsets_are_sampled_with_the_probabilities_of_the_law(q: float) -> None:
     kept, size = torch.tensor([False, False, False, True, False]), 40000
-    owner, place = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 2, 0, 1])
+    owner, position = torch.tensor([0, 0, 0, 1, 1]), torch.tensor([0, 1, 2, 0, 1])
     rng = torch.Generator().manual_seed(0)
     u, v = torch.rand(size, 5, generator=rng).double(), torch.rand(2, size, generator=rng).double()
-    worlds = other_subsets(kept, owner, place, q, u, v)
+    worlds = other_subsets(kept, owner, position, q, u, v)
     for mine, count in ((worlds[:, :3], 3), (worlds[:, 3:], 2)):
         explanation = kept[:3] if count == 3 else kept[3:]
         bits = 1 << torch.arange(count)
         number = int((explanation * bits).sum())
         seen = (mine * bits).sum(1).bincount(minlength=1 << count) / size
-        chance = chances(torch.arange(1 << count).unsqueeze(1), torch.tensor([(1 << count) - 1]), torch.tensor([number]), q)
+        codes, all_bits = torch.arange(1 << count).unsqueeze(1), torch.tensor([(1 << count) - 1])
+        expected = subset_probabilities(codes, all_bits, torch.tensor([number]), q)
         assert seen[number] == 0
-        torch.testing.assert_close(seen.double(), chance[:, 0], atol=4 * math.sqrt(0.25 / size), rtol=0)
+        torch.testing.assert_close(seen.double(), expected[:, 0], atol=4 * math.sqrt(0.25 / size), rtol=0)
 
 
-def test_intervals_hold_as_often_as_they_say_and_samples_are_independent() -> None:
+def test_intervals_cover_as_often_as_promised_and_samples_are_independent() -> None:
     """300 random models and explanations, each sampled 60 times; the truth is enumerated."""
     number, samples, confidence = 300, 60, 0.8
     rng = torch.Generator().manual_seed(1)
@@ -267,7 +269,7 @@ def variance(one) -> float:
     return float(p[other].var(unbiased=False))
 
 
-def test_mean_intervals_hold_where_few_samples_are_hard_to_judge_by() -> None:
+def test_mean_intervals_cover_the_mean_of_few_and_rare_values() -> None:
     """Zeros and ones with few ones: the sample variance is often 0, and a normal interval would miss the mean."""
     rng = torch.Generator().manual_seed(0)
     for chance in (0.02, 0.1, 0.5, 0.97):
@@ -279,7 +281,7 @@ def test_mean_intervals_hold_where_few_samples_are_hard_to_judge_by() -> None:
             assert covered >= binom.ppf(1e-4, 2000, 0.9)
 
 
-def test_the_tighter_interval_is_taken() -> None:
+def test_the_tighter_of_two_intervals_is_taken() -> None:
     flat, wide = torch.full((1000, 1), 0.3).double(), torch.tensor([0.0, 1.0]).double().repeat(500).unsqueeze(1)
     _, low, high = mean_interval(torch.cat([flat, wide], 1), 0.95)
     half = (high - low) / 2
@@ -342,7 +344,7 @@ def flat(certificate) -> list[float]:
     "law", ["literal", "uniform", Bernoulli(0.8), half], ids=["literal", "uniform", "bernoulli", "user"]
 )
 def test_laws_of_all_certificates(masks: str, law) -> None:
-    """In order, in [0, 1], alone as in company, the same for equal seeds; small and large instances together."""
+    """In order, in [0, 1], alone as in a batch, the same for equal seeds; small and large instances together."""
     data, model = graph(14, 9, seed=1), seeded(NODE_MODELS["gin"])
     config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
     undirected = masks in ("e", "common")
@@ -373,7 +375,7 @@ def test_laws_of_all_certificates(masks: str, law) -> None:
 
 
 @pytest.mark.parametrize("level", ["graph", "link"])
-def test_graphs_and_links_are_certified_too(level: str) -> None:
+def test_graphs_and_links_can_be_certified(level: str) -> None:
     if level == "graph":
         data, model, config = [graph(5, 5, seed=s) for s in range(3)], seeded(Molecule), GRAPH_CONFIG
     else:
@@ -476,17 +478,17 @@ def test_nothing_is_necessary_where_the_empty_graph_gives_the_class() -> None:
     assert (one.ceiling, one.ceiling_pn, one.ceiling_ps) == (0, 0, 0)
 
 
-# --- words, errors, manners ------------------------------------------------------------------------------------------------
+# --- words, errors, side effects -------------------------------------------------------------------------------------------
 
 
-def test_a_certificate_speaks_and_can_be_kept() -> None:
+def test_a_certificate_in_words_and_as_plain_data() -> None:
     data = star(8.0, 0.0, 0.0, -1.0)
     explain, found = explained(Planted(-4.0), data, [0], [((1, 0, 0, 0),)])
     (one,) = certify(explain, data, found)
     assert one.words() == (
-        "Keeping these 1 of 4 edges gives class 1 with p = 0.98. Keeping the others instead gives p = 0.01. "
-        "So PNS >= 0.97, PN >= 0.99 and PS >= 0.98. No violation of monotonicity was seen, so that the bound is the PNS "
-        "itself, as far as one world can show it. With the literal complement the best PNS bound of any explanation is "
+        "With only these 1 of 4 edges, the model gives class 1 with p = 0.98. With only the others, p = 0.01. "
+        "Hence PNS >= 0.97, PN >= 0.99 and PS >= 0.98. No violation of monotonicity was seen, so the bound is the PNS "
+        "itself, as far as one world can show. With the literal complement, the best PNS bound of any explanation is "
         "0.98 (all 16 subsets tried)."
     )
     (sampled,) = certify(explain, data, found, "uniform", samples=500, exact=0)
@@ -497,7 +499,7 @@ def test_a_certificate_speaks_and_can_be_kept() -> None:
     found[0].hard_edge_mask = torch.tensor([True, False, False, True])
     (violated,) = certify(explain, data, found, Bernoulli(0.5))
     assert "monotonicity is violated" in violated.words()
-    assert "Bernoulli(q=0.5) law of all other subsets" in violated.words()
+    assert "all other subsets under the Bernoulli(q=0.5) law" in violated.words()
     for certificate in (one, sampled, violated):
         plain = certificate.as_plain_data()
         again = json.loads(json.dumps(plain))
@@ -506,7 +508,7 @@ def test_a_certificate_speaks_and_can_be_kept() -> None:
         assert isinstance(certificate, nseg.Certificate)
 
 
-def test_bad_input_is_answered_by_a_sentence() -> None:
+def test_bad_input_gets_a_sentence() -> None:
     data = star(8.0, 0.0)
     explain, found = explained(Planted(-4.0), data, [0])
     for wrong, sentence in [
@@ -514,7 +516,7 @@ def test_bad_input_is_answered_by_a_sentence() -> None:
         ({"law": 0.5}, "law must be"),
         ({"samples": 1}, "samples must be a whole number of at least 2"),
         ({"samples": 10.5}, "samples must be"),
-        ({"confidence": 1.0}, "confidence must be between 0 and 1"),
+        ({"confidence": 1.0}, "confidence must be greater than 0 and less than 1"),
         ({"confidence": True}, "confidence must be"),
         ({"confidence": float("nan")}, "confidence must be"),
         ({"exact": -1}, "exact must be"),
@@ -532,21 +534,21 @@ def test_bad_input_is_answered_by_a_sentence() -> None:
         lambda mask, u: u / 0,
         lambda mask, u: 3,
     ):
-        with pytest.raises(InputError, match="finite weights of the shape"):
+        with pytest.raises(InputError, match="finite weights in the shape"):
             certify(explain, data, found, law)
-    with pytest.raises(InputError, match="at least one explanation"):
+    with pytest.raises(InputError, match="At least one explanation"):
         certify(explain, data, [])
     soft = explain_many(explainer(Planted(-4.0), GNNExplainer(epochs=2), BINARY), data, [0])
-    with pytest.raises(InputError, match="Certificates are of hard masks"):
+    with pytest.raises(InputError, match="Certificates need hard masks"):
         certify(explain, data, soft)
     soft[0].hard_edge_mask = soft[0].edge_mask > 0.5
     assert len(certify(explain, data, soft)) == 1
     soft[0].hard_edge_mask = torch.ones(5, dtype=torch.bool)
-    with pytest.raises(InputError, match="shape of the soft ones"):
+    with pytest.raises(InputError, match="same shape as the soft ones"):
         certify(explain, data, soft)
 
 
-def test_explanations_that_do_not_go_together_are_refused() -> None:
+def test_explanations_with_different_settings_are_not_certified_together() -> None:
     data, model = graph(), seeded(NODE_MODELS["gin"])
     explain, other = (explainer(model, quick(steps=0, undirected=u)) for u in (True, False))
     found = explain_many(explain, data, [0]) + explain_many(other, data, [1])
@@ -557,7 +559,7 @@ def test_explanations_that_do_not_go_together_are_refused() -> None:
         certify(explain, data, found[:1])
 
 
-def test_the_model_and_the_random_state_are_left_alone() -> None:
+def test_certifying_leaves_model_and_random_state_alone() -> None:
     data, model = graph(), seeded(NODE_MODELS["shared layer, jumping knowledge, batch norm, dropout"]).train()
     explain = explainer(model, quick(steps=0))
     found = explain_many(explain, data, range(4))

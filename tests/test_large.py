@@ -1,4 +1,4 @@
-"""Large graphs: explained on parts, as on the whole, at a cost that does not depend on the graph."""
+"""Large graphs: explained on subgraphs, as on the whole graph, at a cost that does not depend on its size."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from nseg.large import AT_ONCE, TooLargeError
-from test_long_runs import content
 from torch_geometric.data import Data
 from torch_geometric.explain import GNNExplainer
 from torch_geometric.utils import k_hop_subgraph
 from zoo import LINK_CONFIG, NODE_MODELS, Link, explainer, graph, quick, seeded
 
 import nseg
-from nseg import BudgetError, InputError, LargeGraph, ModelError, NsegWarning, StoreError, explain_many, store
+from nseg import BudgetError, InputError, LargeGraph, ModelError, NsegWarning, StoreError, explain_many
+from nseg.graphs.large import SORTED_AT_ONCE, TooLargeError
+from nseg.runs.stored import attach
 
 DATA = graph(nodes=40, edges=60)
 TARGETS = [3, 0, 17, 39]
@@ -74,7 +74,7 @@ def test_links_and_other_algorithms_and_given_classes() -> None:
             assert int(one.target[one.index]) == int(other.target[other.index])
 
 
-def test_settings_that_look_at_the_whole_graph_see_it() -> None:
+def test_settings_that_depend_on_the_whole_graph_use_its_size() -> None:
     explain = explainer(seeded(NODE_MODELS["gin"]), quick(steps=2, whole_graph=True, beta_e=1.0))
     sparse = graph(nodes=90, edges=40)
     small = explain_many(explain, sparse, [1, 2])
@@ -85,25 +85,25 @@ def test_settings_that_look_at_the_whole_graph_see_it() -> None:
 
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(0, 4), st.integers(1, 3))
-def test_a_part_is_what_can_reach_the_seeds(seed: int, hops: int, seeds: int) -> None:
+def test_a_subgraph_holds_what_can_reach_the_seeds(seed: int, hops: int, seeds: int) -> None:
     data = graph(nodes=30, edges=50, seed=seed, kind="directed")
     start = torch.arange(seeds) * 7
-    part = LargeGraph(data).part(start, hops)
+    found = LargeGraph(data).subgraph(start, hops)
     node, _, _, mask = k_hop_subgraph(start, hops, data.edge_index, relabel_nodes=True, num_nodes=30)
     inside = mask.nonzero().flatten()
-    assert torch.equal(part.node, node)
-    assert set(part.edge.tolist()) <= set(inside.tolist()), "PyG also takes edges among the furthest nodes"
+    assert torch.equal(found.node, node)
+    assert set(found.edge.tolist()) <= set(inside.tolist()), "PyG also takes edges among the furthest nodes"
     reached = torch.isin(data.edge_index[1], k_hop_subgraph(start, max(hops - 1, 0), data.edge_index, num_nodes=30)[0])
-    assert part.edge.tolist() == (reached & (hops > 0)).nonzero().flatten().tolist()
-    assert torch.equal(part.node[part.data.edge_index], data.edge_index[:, part.edge])
-    assert torch.equal(part.data.x, data.x[part.node])
-    assert torch.equal(part.data.edge_attr, data.edge_attr[part.edge])
+    assert found.edge.tolist() == (reached & (hops > 0)).nonzero().flatten().tolist()
+    assert torch.equal(found.node[found.data.edge_index], data.edge_index[:, found.edge])
+    assert torch.equal(found.data.x, data.x[found.node])
+    assert torch.equal(found.data.edge_attr, data.edge_attr[found.edge])
 
 
-def test_disk_and_memory_hold_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nseg.large.AT_ONCE", 7)  # sorted in many pieces
+def test_graphs_on_disk_and_in_memory_hold_the_same_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nseg.graphs.large.SORTED_AT_ONCE", 7)  # sorted in many pieces
     disk, memory = written(tmp_path / "graph"), LargeGraph(DATA)
-    assert AT_ONCE > 7
+    assert SORTED_AT_ONCE > 7
     for name in ("ptr", "sender", "edge", "node.x", "node.y", "edge.edge_attr"):
         assert np.array_equal(disk._arrays[name], memory._arrays[name]), name
     again = pickle.loads(pickle.dumps(disk))
@@ -124,9 +124,9 @@ def star(rays: int = 500) -> Data:
     return Data(x=x, edge_index=edges)
 
 
-def test_of_a_hub_so_many_neighbours_are_looked_at_as_one_says() -> None:
+def test_only_the_given_number_of_neighbours_of_a_hub_is_followed() -> None:
     explain, data = explainer(seeded(NODE_MODELS["sage"]), quick(steps=2)), star()
-    with pytest.warns(NsegWarning, match="1 targets reach nodes with more neighbours"):
+    with pytest.warns(NsegWarning, match="1 targets depend on nodes with more neighbours"):
         one, other = explain_many(explain, LargeGraph(data, neighbours=20), [0, 2])
     assert (one.left_out, other.left_out) == (480, 0)
     senders = one.node_id[one.edge_index[0]][one.node_id[one.edge_index[1]] == 1]
@@ -136,10 +136,12 @@ def test_of_a_hub_so_many_neighbours_are_looked_at_as_one_says() -> None:
     assert whole.edge_id.numel() == 501
     with torch.no_grad():
         alone = explain.model(one.x, one.edge_index)[one.index]
-    torch.testing.assert_close(alone, one.prediction[one.index])  # what is explained is what the model says of the rest
+    torch.testing.assert_close(
+        alone, one.prediction[one.index]
+    )  # the model's output without the edges left out is explained
 
 
-def test_a_target_that_does_not_fit_into_memory_is_refused_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_target_that_does_not_fit_into_memory_fails_and_the_others_do_not(tmp_path: Path) -> None:
     explain, data = explainer(seeded(NODE_MODELS["sage"]), quick(steps=2)), star(3000)
     large = LargeGraph(data, neighbours=None)
     with pytest.raises(TooLargeError, match="neighbours=100"):
@@ -151,29 +153,29 @@ def test_a_target_that_does_not_fit_into_memory_is_refused_and_the_others_go_on(
     assert issubclass(TooLargeError, BudgetError)
 
 
-def test_a_model_that_looks_at_all_nodes_is_refused() -> None:
+def test_models_that_need_all_nodes_or_send_backwards_are_refused() -> None:
     with pytest.raises(ModelError, match="depend on few hops"):
         explain_many(explainer(seeded(NODE_MODELS["global mean"]), quick(steps=2)), LargeGraph(DATA), [3])
     with pytest.raises(ModelError, match="from source to target"):
         explain_many(explainer(seeded(NODE_MODELS["target to source"]), quick(steps=2)), LargeGraph(DATA), [3])
 
 
-def test_a_stored_run_on_a_large_graph_gets_its_graphs_back(tmp_path: Path) -> None:
+def test_stored_explanations_of_a_large_graph_get_their_graphs_back(tmp_path: Path) -> None:
     model = seeded(NODE_MODELS["gcn, edge weights"])
     explain, large = explainer(model, quick(steps=2)), written(tmp_path / "graph")
     explain_many(explain, large, TARGETS, out=tmp_path / "run", shard=2)
-    assert content(tmp_path / "run").keys() > {"manifest.json"}
+    assert (tmp_path / "run" / "manifest.json").is_file()
     for one, other in zip(nseg.read(tmp_path / "run"), explain_many(explain, large, TARGETS), strict=True):
-        whole = store.attach(one, large, ["edge_weight"])
+        from_large = attach(one, large, ["edge_weight"])
         for name in ("x", "edge_index", "edge_weight", "index"):
-            assert torch.equal(whole[name], other[name]), name
-        small = store.attach(one, DATA, ["edge_weight"])
-        assert torch.equal(small.edge_index, whole.edge_index)
-        assert torch.equal(small.edge_weight, whole.edge_weight)
+            assert torch.equal(from_large[name], other[name]), name
+        from_data = attach(one, DATA, ["edge_weight"])
+        assert torch.equal(from_data.edge_index, from_large.edge_index)
+        assert torch.equal(from_data.edge_weight, from_large.edge_weight)
     with pytest.raises(StoreError, match=r"data\.content"):
         explain_many(explain, LargeGraph(tmp_path / "graph", neighbours=3), TARGETS, out=tmp_path / "run", shard=2)
     with pytest.raises(InputError, match="other edges"):
-        store.attach(nseg.read(tmp_path / "run")[0], LargeGraph(graph(nodes=40, edges=60, seed=1)))
+        attach(nseg.read(tmp_path / "run")[0], LargeGraph(graph(nodes=40, edges=60, seed=1)))
 
 
 def test_memory_does_not_grow_with_the_graph(tmp_path: Path) -> None:
@@ -186,8 +188,8 @@ def test_memory_does_not_grow_with_the_graph(tmp_path: Path) -> None:
         np.lib.format.open_memmap(tmp_path / "x.npy", "w+", np.float32, (nodes, 50)),
     )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    part = large.part(torch.arange(0, nodes, nodes // 100), 3)
-    assert part.node.numel() <= 404
+    found = large.subgraph(torch.arange(0, nodes, nodes // 100), 3)
+    assert found.node.numel() <= 404
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 50_000  # kilobytes
 
 
@@ -203,11 +205,11 @@ BAD = {
     "no neighbours": (lambda f: LargeGraph(DATA, neighbours=0), "neighbours must be"),
     "links by number": (
         lambda f: explain_many(explainer(seeded(Link), quick(), LINK_CONFIG), LargeGraph(DATA), [0]),
-        "named by pairs",
+        "given as pairs of nodes",
     ),
     "weights apart": (
         lambda f: explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick()), LargeGraph(DATA), [0], w=DATA.edge_weight),
-        "belong on the large graph",
+        "part of the large graph",
     ),
     "index": (lambda f: explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick()), LargeGraph(DATA), [40]), "0 and 39"),
 }
@@ -220,14 +222,14 @@ def test_bad_graphs_get_a_sentence(name: str, tmp_path: Path) -> None:
         make(tmp_path)
 
 
-def test_a_folder_that_is_damaged_or_taken_is_refused(tmp_path: Path) -> None:
+def test_a_damaged_or_used_folder_is_refused(tmp_path: Path) -> None:
     large = written(tmp_path / "graph")
     with pytest.raises(StoreError, match="must be empty"):
         written(tmp_path / "graph")
     sender = np.load(tmp_path / "graph" / "sender.npy")
     np.save(tmp_path / "graph" / "sender.npy", sender + 100)
     with pytest.raises(StoreError, match="damaged"):
-        LargeGraph(tmp_path / "graph").part(torch.tensor([3]), 2)
+        LargeGraph(tmp_path / "graph").subgraph(torch.tensor([3]), 2)
     np.save(tmp_path / "graph" / "sender.npy", sender[:-1])
     with pytest.raises(StoreError, match="do not fit together"):
         pickle.loads(pickle.dumps(large))

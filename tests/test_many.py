@@ -1,4 +1,4 @@
-"""Batch = loop: each answer equals the one the instance gets alone, with noise on, in any chunking and any order."""
+"""Batch = loop: each answer equals the one that the instance gets alone, with noise, in any order and any batches."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ MASKS = {
 }
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
 NOISY = {"steps": 8, "samples": 2, "noise": 0.2, "patience": 3, "starts": (0.0, 2.0), "rounds": 2, "exact": 6}
-"""Noise in the complement, two starts, instances that leave early, moves and small enumerations: all at once."""
+"""Noise in the complement, two starts, instances that stop early, moves and small enumerations: all at once."""
 
 
 def agree(one: Explanation, full: Explanation) -> None:
-    """An explanation on a computation graph, and one on the whole graph, are the same."""
+    """An explanation on a computation graph equals one on the whole graph."""
     if one.get("edge_mask") is not None:
         torch.testing.assert_close(one.edge_mask, full.edge_mask[one.edge_id], **TOLERANCE)
         outside = torch.ones(full.edge_mask.numel(), dtype=torch.bool)
@@ -52,7 +52,7 @@ def agree(one: Explanation, full: Explanation) -> None:
 
 
 def agree_also_hard(one: Explanation, full: Explanation) -> None:
-    """So are their hard masks' numbers."""
+    """So do the numbers of their hard masks."""
     agree(one, full)
     assert one.pns == pytest.approx(full.pns, abs=1e-4)
     assert one.exact == full.exact
@@ -60,7 +60,7 @@ def agree_also_hard(one: Explanation, full: Explanation) -> None:
 
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("name", NODE_MODELS)
-def test_nodes_together_are_nodes_alone(name: str, masks: str) -> None:
+def test_nodes_in_a_batch_are_explained_as_alone(name: str, masks: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph()
     slow = name == "global mean"  # each world is a pass of its own there
     explain = explainer(model, NSEG(**{**NOISY, "seed": 3, **({"rounds": 1, "exact": 0} if slow else {})}), **MASKS[masks])
@@ -74,7 +74,7 @@ def test_nodes_together_are_nodes_alone(name: str, masks: str) -> None:
 
 @settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
-def test_any_chunking_and_any_order(draw) -> None:
+def test_batch_size_and_order_do_not_matter(draw) -> None:
     name = draw.draw(st.sampled_from(["gcn", "gin", "gat", "sage", "transformer", "tag"]))
     kind = draw.draw(st.sampled_from(["undirected", "directed", "loops", "duplicates"]))
     data = graph(nodes=15, edges=draw.draw(st.integers(0, 40)), seed=draw.draw(st.integers(0, 99)), kind=kind)
@@ -99,7 +99,7 @@ def graphs(count: int = 7) -> list[Data]:
 
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("make", [Molecule, NoBatch], ids=["batched model", "one graph at a time"])
-def test_graphs_together_are_graphs_alone(make, masks: str) -> None:
+def test_graphs_in_a_batch_are_explained_as_alone(make, masks: str) -> None:
     slow = make is NoBatch  # each world is a pass of its own there
     few = {"rounds": int(masks == "e"), "exact": 0} if slow else {}
     model, some = seeded(make), graphs(3 if slow else 5)
@@ -126,7 +126,7 @@ def test_graphs_together_are_graphs_alone(make, masks: str) -> None:
 
 
 @pytest.mark.parametrize("masks", MASKS)
-def test_links_together_are_links_alone(masks: str) -> None:
+def test_links_in_a_batch_are_explained_as_alone(masks: str) -> None:
     model, data = seeded(Link), graph()
     pairs = torch.tensor([[0, 3, 7, 5], [2, 9, 7, 11]])
     explain = explainer(model, NSEG(**NOISY), LINK_CONFIG, **MASKS[masks])
@@ -146,7 +146,7 @@ def test_edges_of_the_graph_can_be_explained_as_outputs() -> None:
 
 
 @pytest.mark.parametrize("algorithm", [GNNExplainer(epochs=3), DummyExplainer()])
-def test_algorithms_that_cannot_batch_are_looped(algorithm) -> None:
+def test_algorithms_that_cannot_batch_are_called_once_per_instance(algorithm) -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     explain = explainer(model, algorithm, edge_mask_type="object", node_mask_type="attributes")
     torch.manual_seed(0)
@@ -161,7 +161,7 @@ def test_algorithms_that_cannot_batch_are_looped(algorithm) -> None:
     assert [one.edge_mask.numel() for one in explain_many(explain, some)] == [g.num_edges for g in some]
 
 
-def test_the_model_alone_gives_its_prediction_on_the_computation_graph() -> None:
+def test_the_model_gives_its_prediction_on_the_computation_graph_alone() -> None:
     data = graph(nodes=60, edges=80)
     for name in NODE_MODELS.keys() - {"gcn, cached"}:  # which takes any graph for the first one it saw
         model = seeded(NODE_MODELS[name])

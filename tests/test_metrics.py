@@ -32,6 +32,7 @@ from zoo import (
 from nseg import InputError, explain_many, metrics
 from nseg.datasets import Benchmark, load
 from nseg.metrics import Evaluator, scores
+from nseg.metrics.removal import outputs_after_removal
 from nseg.models import pretrained
 
 MASKS = {
@@ -48,7 +49,7 @@ sets = st.lists(st.booleans(), min_size=1, max_size=30)
 
 
 @given(st.data())
-def test_set_scores_are_scikit_learns(draw) -> None:
+def test_set_scores_equal_scikit_learns(draw) -> None:
     kept = draw.draw(sets)
     truth = draw.draw(st.lists(st.booleans(), min_size=len(kept), max_size=len(kept)))
     a, b = torch.tensor(kept), torch.tensor(truth)
@@ -59,7 +60,7 @@ def test_set_scores_are_scikit_learns(draw) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=2, max_size=40))
-def test_roc_auc_is_scikit_learns_also_with_ties(pairs) -> None:
+def test_roc_auc_equals_scikit_learns_also_with_ties(pairs) -> None:
     score = torch.tensor([s / 5 for s, _ in pairs])
     truth = torch.tensor([t for _, t in pairs])
     if truth.any() and not truth.all():
@@ -68,7 +69,7 @@ def test_roc_auc_is_scikit_learns_also_with_ties(pairs) -> None:
         assert math.isnan(scores.roc_auc(score, truth))
 
 
-def test_degenerate_cases_have_a_value() -> None:
+def test_degenerate_cases_have_a_defined_value() -> None:
     none, nothing = torch.zeros(3, dtype=torch.bool), torch.zeros(0)
     assert scores.jaccard(none, none) == 1.0
     assert scores.precision(none, ~none) == 0.0
@@ -94,7 +95,7 @@ def test_recall_counts_ground_truth_out_of_reach() -> None:
     assert scores.recall_at_k(score, truth, 2) == 0.5
 
 
-def test_bootstrap_covers_the_mean_as_often_as_it_says() -> None:
+def test_bootstrap_covers_the_mean_as_often_as_promised() -> None:
     rng = np.random.default_rng(0)
     hits = 0
     for number in range(200):
@@ -103,28 +104,27 @@ def test_bootstrap_covers_the_mean_as_often_as_it_says() -> None:
     assert 0.82 <= hits / 200 <= 0.96
 
 
-# --- asking the model ----------------------------------------------------------------------------------------------------
+# --- measured on the model -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("masks", MASKS)
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat", "gcn, edge weights", "global mean"])
-def test_fidelity_is_pygs_averaged_over_instances(name: str, masks: str) -> None:
+def test_fidelity_is_the_mean_of_pygs_over_instances(name: str, masks: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8), **MASKS[masks])
     found = explain_many(explain, data, range(12), **arguments(model, data))
-    judge = Evaluator(explain, data, found)
-    soft = judge.fidelity("soft")
+    evaluator = Evaluator(explain, data, found)
+    soft = evaluator.fidelity("soft")
     by_pyg = np.array([pyg_fidelity(explain, one) for one in found])
     assert soft.fid_plus == pytest.approx(by_pyg[:, 0].mean(), abs=1e-6)
     assert soft.fid_minus == pytest.approx(by_pyg[:, 1].mean(), abs=1e-6)
     assert (soft.masks, soft.intervention, soft.instances) == ("soft", "mask", 12)
     expected = np.mean([pyg_unfaithfulness(explain, one) for one in found])
-    assert float(judge.unfaithfulness().mean()) == pytest.approx(expected, abs=1e-4)
-    hard = judge.fidelity("hard")
-    if masks in ("e", "f", "common"):  # for joint masks the reported complement is the mixture of three
-        assert hard.pns == pytest.approx(np.mean([one.pns for one in found]), abs=1e-5)
-        assert hard.pn == pytest.approx(np.mean([one.pn for one in found]), abs=1e-4)
-        assert hard.ps == pytest.approx(np.mean([one.ps for one in found]), abs=1e-4)
+    assert float(evaluator.unfaithfulness().mean()) == pytest.approx(expected, abs=1e-4)
+    hard = evaluator.fidelity("hard")
+    assert hard.pns == pytest.approx(np.mean([one.pns for one in found]), abs=1e-5)
+    assert hard.pn == pytest.approx(np.mean([one.pn for one in found]), abs=1e-4)
+    assert hard.ps == pytest.approx(np.mean([one.ps for one in found]), abs=1e-4)
 
 
 def test_fidelity_of_graphs_and_links() -> None:
@@ -151,8 +151,8 @@ def test_removal_is_deleting_edges(name: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8))
     found = explain_many(explain, data, range(10))
-    judge = Evaluator(explain, data, found)
-    result = judge.fidelity("hard", "remove")
+    evaluator = Evaluator(explain, data, found)
+    result = evaluator.fidelity("hard", "remove")
     with torch.no_grad():
         label = model(data.x, data.edge_index).argmax(-1)
         plus = minus = 0
@@ -165,42 +165,43 @@ def test_removal_is_deleting_edges(name: str) -> None:
     assert (result.fid_plus, result.fid_minus) == pytest.approx((plus / 10, minus / 10))
     assert result.intervention == "remove"
     if name == "gin":  # for sums, masking is removal
-        masked = judge.fidelity("hard", "mask")
+        masked = evaluator.fidelity("hard", "mask")
         assert (masked.fid_plus, masked.fid_minus) == pytest.approx((result.fid_plus, result.fid_minus))
-    with pytest.raises(InputError, match="masks must be hard"):
-        judge.fidelity("soft", "remove")
+    with pytest.raises(InputError, match="Masks must be hard"):
+        evaluator.fidelity("soft", "remove")
 
 
-def test_removal_of_a_model_that_mixes_nodes_is_done_one_by_one() -> None:
+def test_removal_from_a_model_that_mixes_nodes_runs_one_graph_at_a_time() -> None:
     model, data = seeded(GlobalMean), graph()
     explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, [3, 7])
-    result = Evaluator(explain, data, found).removed(Evaluator(explain, data, found).masks("hard"))
+    evaluator = Evaluator(explain, data, found)
+    result = outputs_after_removal(evaluator, evaluator.masks("hard"))
     with torch.no_grad():
         for b, one in enumerate(found):
             expected = model(data.x, data.edge_index[:, one.edge_id[one.hard_edge_mask]])[one.output_id]
             torch.testing.assert_close(result[0, b], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_curves_are_fidelity_point_by_point() -> None:
+def test_curves_equal_fidelity_point_by_point() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8))
-    judge = Evaluator(explain, data, explain_many(explain, data, range(8)))
-    curve = judge.thresholds((0.2, 0.5, 0.8))
+    evaluator = Evaluator(explain, data, explain_many(explain, data, range(8)))
+    curve = evaluator.thresholds((0.2, 0.5, 0.8))
     for number, threshold in enumerate((0.2, 0.5, 0.8)):
-        point = judge.fidelity(threshold)
+        point = evaluator.fidelity(threshold)
         assert float(curve.charact[number]) == pytest.approx(point.charact)
         assert float(curve.sparsity[number]) == pytest.approx(point.sparsity)
     assert (curve.sparsity.diff() >= 0).all()
-    along = judge.sparsities((0.0, 0.5, 0.9))
+    along = evaluator.sparsities((0.0, 0.5, 0.9))
     assert float(along.fid_minus[0]) == 0.0  # everything is kept
-    sizes = [int(one.reached.sum()) for one in judge.found]
+    sizes = [int(one.reached.sum()) for one in evaluator.explanations]
     half = [1 - round(0.5 * n) / n if n else 1.0 for n in sizes]
     assert float(along.sparsity[1]) == pytest.approx(np.mean(half), abs=1e-6)
     assert 0 <= along.area <= 1
 
 
-def test_a_sparsity_is_what_is_asked_for_whatever_the_mask() -> None:
+def test_a_curve_has_the_sparsities_that_were_asked_for_whatever_the_mask() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, data.edge_index[1].unique()[:8])
@@ -211,19 +212,19 @@ def test_a_sparsity_is_what_is_asked_for_whatever_the_mask() -> None:
         assert float(curve.fid_minus[0]) == 0.0
 
 
-def test_what_a_judge_is_told_is_checked() -> None:
+def test_bad_arguments_get_a_sentence() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, [3, 5])
-    judge = Evaluator(explain, data, found)
+    evaluator = Evaluator(explain, data, found)
     for wrong, message in (
-        (lambda: judge.fidelity("hard", "delete"), "'mask' or 'remove'"),
-        (lambda: judge.fidelity("Hard"), "'soft', 'hard' or a threshold"),
-        (lambda: judge.thresholds(()), "ascending order"),
-        (lambda: judge.thresholds((0.9, 0.1)), "ascending order"),
-        (lambda: judge.robust_fidelity(alpha1=7), "must be chances"),
-        (lambda: judge.robust_fidelity(samples=0), "at least 1"),
-        (lambda: Evaluator(explain, data, []), "at least one"),
+        (lambda: evaluator.fidelity("hard", "delete"), "'mask' or 'remove'"),
+        (lambda: evaluator.fidelity("Hard"), "'soft', 'hard' or a threshold"),
+        (lambda: evaluator.thresholds(()), "ascending order"),
+        (lambda: evaluator.thresholds((0.9, 0.1)), "ascending order"),
+        (lambda: evaluator.robust_fidelity(alpha1=7), "must be probabilities"),
+        (lambda: evaluator.robust_fidelity(samples=0), "at least 1"),
+        (lambda: Evaluator(explain, data, []), "At least one"),
         (lambda: Evaluator(explain, graph(nodes=24, edges=3), found), "data must be what was explained"),
         (lambda: metrics.stability([found]), "at least two runs"),
         (lambda: metrics.perturbed_stability(explain, [data], [3]), "one graph"),
@@ -237,7 +238,7 @@ def test_what_a_judge_is_told_is_checked() -> None:
         Evaluator(nodes, data, explain_many(nodes, data, [3])).fidelity("hard", "remove")
 
 
-def test_robust_fidelity_does_not_depend_on_the_company() -> None:
+def test_robust_fidelity_does_not_depend_on_the_batch() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=4), edge_mask_type="object", node_mask_type="object")
     found = explain_many(explain, data, range(6))
@@ -249,38 +250,38 @@ def test_robust_fidelity_does_not_depend_on_the_company() -> None:
 def test_robust_fidelity_of_a_phenomenon_is_about_its_class() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8), explanation_type="phenomenon", edge_mask_type="object")
-    judge = Evaluator(explain, data, explain_many(explain, data, range(8), target=(data.y + 1) % 3))
-    hard, ends = judge.fidelity("hard"), judge.robust_fidelity(1.0, 1.0, samples=2)
+    evaluator = Evaluator(explain, data, explain_many(explain, data, range(8), target=(data.y + 1) % 3))
+    hard, ends = evaluator.fidelity("hard"), evaluator.robust_fidelity(1.0, 1.0, samples=2)
     assert (ends["fid_plus"], ends["fid_minus"]) == pytest.approx((hard.fid_plus, hard.fid_minus))
 
 
-def test_the_reach_of_other_algorithms_is_found_out() -> None:
+def test_reachable_edges_are_found_for_other_algorithms() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, GNNExplainer(epochs=2))
     one = explain(data.x, data.edge_index, index=5)
-    judge = Evaluator(explain, data, one)
+    evaluator = Evaluator(explain, data, one)
     near = explain_many(explainer(model, quick(steps=0)), data, [5])[0]
-    assert int(judge.reached[0].sum()) == int(near.reached.sum())
+    assert int(evaluator.reached[0].sum()) == int(near.reached.sum())
     expected = float(scores.sparsity((one.edge_mask[near.edge_id[near.reached]] > 0.5).float()))
-    assert judge.fidelity(0.5).sparsity == pytest.approx(expected)
+    assert evaluator.fidelity(0.5).sparsity == pytest.approx(expected)
     assert metrics.trivial(one, "random")[0].output_id == 5
     assert metrics.stability([[one], [one]]).tolist() == [1.0]
 
 
-def test_robust_fidelity_at_its_ends_is_fidelity() -> None:
+def test_robust_fidelity_with_alphas_of_one_is_fidelity() -> None:
     """With alpha1 = alpha2 = 1 the worlds are the complement and the explanation; with 0 they are the graph itself."""
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8))
-    judge = Evaluator(explain, data, explain_many(explain, data, range(8)))
-    hard = judge.fidelity("hard")
-    ends = judge.robust_fidelity(1.0, 1.0, samples=3)
+    evaluator = Evaluator(explain, data, explain_many(explain, data, range(8)))
+    hard = evaluator.fidelity("hard")
+    ends = evaluator.robust_fidelity(1.0, 1.0, samples=3)
     assert (ends["fid_plus"], ends["fid_minus"]) == pytest.approx((hard.fid_plus, hard.fid_minus))
-    ends = judge.robust_fidelity(0.0, 0.0, samples=3)
+    ends = evaluator.robust_fidelity(0.0, 0.0, samples=3)
     assert (ends["fid_plus"], ends["fid_minus"]) == (0.0, 0.0)
-    assert judge.robust_fidelity(seed=1) == judge.robust_fidelity(seed=1)
+    assert evaluator.robust_fidelity(seed=1) == evaluator.robust_fidelity(seed=1)
 
 
-def test_trivial_explanations_are_what_they_say() -> None:
+def test_trivial_explanations_keep_all_or_nothing() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=2))
     found = explain_many(explain, data, data.edge_index[1].unique()[:8])  # nodes that messages reach
@@ -289,7 +290,7 @@ def test_trivial_explanations_are_what_they_say() -> None:
     nothing = Evaluator(explain, data, metrics.trivial(found, "none")).fidelity("hard")
     assert (nothing.fid_plus, nothing.sparsity) == (0.0, 1.0)
     half = Evaluator(explain, data, metrics.trivial(found, "half")).fidelity("soft")
-    assert half.fid_plus == half.fid_minus  # M and 1 - M are one
+    assert half.fid_plus == half.fid_minus  # M and 1 - M are equal
     one, other = (metrics.trivial(found, "random", seed)[0].edge_mask for seed in (0, 1))
     assert not torch.equal(one, other)
     with pytest.raises(InputError, match="'all', 'none'"):
@@ -299,15 +300,15 @@ def test_trivial_explanations_are_what_they_say() -> None:
 def test_explanations_without_hard_masks_need_a_threshold() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     explain = explainer(model, GNNExplainer(epochs=2))
-    judge = Evaluator(explain, data, explain_many(explain, data, [3, 5]))
-    assert 0 <= judge.fidelity(0.5).charact <= 1
+    evaluator = Evaluator(explain, data, explain_many(explain, data, [3, 5]))
+    assert 0 <= evaluator.fidelity(0.5).charact <= 1
     with pytest.raises(InputError, match="Give a threshold"):
-        judge.fidelity("hard")
-    with pytest.raises(InputError, match="one output each"):
+        evaluator.fidelity("hard")
+    with pytest.raises(InputError, match="must be of one output"):
         Evaluator(explain, data, explain(data.x, data.edge_index, index=torch.tensor([3, 5])))
 
 
-def test_one_explanation_of_pygs_explainer_is_judged_like_one_of_many() -> None:
+def test_an_explanation_of_pygs_explainer_is_measured_like_one_of_many() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     explain = explainer(model, quick(steps=8))
     one = explain(data.x, data.edge_index, index=5)
@@ -384,7 +385,7 @@ def test_no_ground_truth_is_nan() -> None:
 
 @settings(max_examples=5, deadline=None)
 @given(st.integers(0, 3))
-def test_stability(seed: int) -> None:
+def test_equal_seeds_are_perfectly_stable(seed: int) -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
     runs = [explain_many(explainer(model, quick(steps=5, seed=s)), data, [3, 5]) for s in (seed, seed)]
     assert metrics.stability(runs).tolist() == [1.0, 1.0]

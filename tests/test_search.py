@@ -7,19 +7,22 @@ import math
 
 import pytest
 import torch
-from nseg.complement import Shifted, uniform
-from nseg.extract import best_prefix
-from nseg.instances import Inputs
-from nseg.presets import PAPER
-from nseg.scm import borrowed
-from nseg.source import Source
-from nseg.space import Draw, Masks, Noise, Space, evaluate
+from test_causal_model import causal_model
 from torch import Tensor
-from torch_geometric.explain.config import MaskType, ModelConfig
-from zoo import NODE_CONFIG, NODE_MODELS, Planted, arguments, explainer, graph, seeded
+from torch_geometric.data import Data
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
+from torch_geometric.explain.config import MaskType
+from zoo import NODE_MODELS, Planted, arguments, explainer, graph, seeded
 
-from nseg import NSEG, explain_many
-from nseg.search import Settings, search
+from nseg import NSEG, Settings, explain_many
+from nseg.explain.presets import PAPER
+from nseg.search.climb import climb_bound
+from nseg.search.complement import Shifted
+from nseg.search.formulas import mix
+from nseg.search.noise import mask_noise, uniform
+from nseg.search.parts import MaskParts, Masks
+from nseg.search.prefix import best_prefix
+from nseg.search.worlds import ComplementDraw, evaluate, world_log_odds
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 
@@ -56,16 +59,13 @@ def test_two_causes_that_are_needed_together_are_found_together(objective: str, 
 
 
 def test_the_complement_is_an_expectation_over_the_law() -> None:
-    """With p linear in the masks' logits the noise averages out; with the paper's law the mean is known."""
+    """p = sigmoid(m_0 + m_1): the mean over the paper's noise is an integral, here taken on a grid."""
     x, edge_index = star([1.0, 1.0])
-    model = Planted(0.0)
-    with borrowed(model):
-        source = Source(model, ModelConfig(**BINARY), Inputs(x, edge_index, {}), True, True)
-        ((_, scm),) = source.scms(torch.tensor([0]), torch.tensor([0]), torch.tensor([1]))
-        space = Space(scm.instances, True, None)
-        noise = Noise.of(space, 0, torch.float)
-        edge = torch.tensor([[0.3, 0.6]])
-        p, q = evaluate(scm, space, Masks(edge, None), (1.0,), Draw(Shifted(0.5), 400, noise))
+    with causal_model(Planted(0.0), Data(x=x, edge_index=edge_index), [0], BINARY) as causal:
+        parts = MaskParts.of(causal.instances, edges=True)
+        draw = ComplementDraw(Shifted(0.5), 400, mask_noise(parts, 0, torch.float))
+        factual, complement = world_log_odds(causal, parts, Masks(edges=torch.tensor([[0.3, 0.6]])), draw)
+    p, q = factual.sigmoid(), mix(complement.sigmoid(), (1.0,))
     assert float(p) == pytest.approx(1 / (1 + math.exp(-0.9)), abs=1e-6)
     grid = torch.linspace(-0.5, 0.5, 401)
     exact = torch.sigmoid(1.1 + grid.view(-1, 1) + grid.view(1, -1)).mean()
@@ -75,16 +75,14 @@ def test_the_complement_is_an_expectation_over_the_law() -> None:
 # --- the paper's loop, written out again on the whole graph ----------------------------------------------------------------
 
 
-def by_the_book(model, data, row: int, settings: Settings, start: dict[str, Tensor], noise) -> dict[str, Tensor]:
-    """Algorithm 1 in the plainest words: one instance, whole graph, PyG's own masks, one world at a time."""
+def algorithm_1(model, data, row: int, settings: Settings, start: dict[str, Tensor], noise) -> dict[str, Tensor]:
+    """Algorithm 1 without shortcuts: one instance, whole graph, PyG's own masks, one world at a time."""
     kwargs = arguments(model, data)
     target = int(model(data.x, data.edge_index, **kwargs)[row].argmax())
     logits = {k: v.clone().requires_grad_() for k, v in start.items()}
     optimiser = torch.optim.Adam(logits.values(), lr=settings.lr)
 
     def p(edge: Tensor | None, node: Tensor | None) -> Tensor:
-        from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
-
         if edge is not None:
             set_masks(model, edge, data.edge_index, apply_sigmoid=False)
         out = model(data.x if node is None else data.x * node, data.edge_index, **kwargs)
@@ -96,21 +94,21 @@ def by_the_book(model, data, row: int, settings: Settings, start: dict[str, Tens
         optimiser.zero_grad()
         m = {k: torch.sigmoid(v) for k, v in logits.items()}
         masks = {k: v.detach().clone() for k, v in m.items()}
-        edge, node = m.get("edge"), m.get("node")
+        edge, node = m.get("edges"), m.get("nodes")
         factual = p(edge, node)
         complement = torch.tensor(0.0)
         events = [(0, 0), (0, 1), (1, 0)] if edge is not None and node is not None else [(0, 0)]
         weights = settings.split if len(events) == 3 else (1.0,)
         for number, ((keep_edge, keep_node), weight) in enumerate(zip(events, weights, strict=True)):
             for sample in range(settings.samples):
-                e = edge if edge is None or keep_edge else 1 - edge + noise("edge", step, number, sample)
-                n = node if node is None or keep_node else 1 - node + noise("node", step, number, sample)
+                e = edge if edge is None or keep_edge else 1 - edge + noise("edges", step, number, sample)
+                n = node if node is None or keep_node else 1 - node + noise("nodes", step, number, sample)
                 complement = complement + weight / settings.samples * p(e, n)
         value = {"pns": factual - complement, "pn": 1 - complement, "ps": factual}[settings.objective]
         loss = -value
         for kind, alpha, beta in (
-            ("edge", settings.alpha_e, settings.beta_e),
-            ("node", settings.alpha_f, settings.beta_f),
+            ("edges", settings.alpha_e, settings.beta_e),
+            ("nodes", settings.alpha_f, settings.beta_f),
         ):
             if kind in m:
                 mask = m[kind]
@@ -124,35 +122,31 @@ def by_the_book(model, data, row: int, settings: Settings, start: dict[str, Tens
 @pytest.mark.parametrize("objective", ["pns", "pn", "ps"])
 @pytest.mark.parametrize("masks", ["e", "ef"])
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat"])
-def test_the_subgraph_search_is_the_papers_loop_on_the_whole_graph(name: str, masks: str, objective: str) -> None:
+def test_the_search_on_subgraphs_equals_the_papers_loop_on_the_whole_graph(name: str, masks: str, objective: str) -> None:
     model, data, row = seeded(NODE_MODELS[name]), graph(), 5
     settings = Settings(**{**PAPER["tree-grid", masks], "steps": 12, "objective": objective, "lr": 0.1})
-    with borrowed(model):
-        source = Source(
-            model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, arguments(model, data)), True, True
-        )
-        index = torch.tensor([row])
-        ((_, scm),) = source.scms(index, torch.zeros(1, dtype=torch.long), source.targets(None, index))
-        some = scm.instances
-        space = Space(some, True, MaskType.object if masks == "ef" else None)
-        found = search(scm, space, settings).soft
-        numbers = Noise.of(space, settings.seed, torch.float)
+    with causal_model(model, data, [row]) as causal:
+        some = causal.instances
+        parts = MaskParts.of(some, True, MaskType.object if masks == "ef" else None)
+        found = climb_bound(causal, parts, settings).soft
+        numbers = mask_noise(parts, settings.seed, torch.float)
 
         def noise(kind: str, *draw: int) -> Tensor:
-            ids, size = (some.edge_id, data.num_edges) if kind == "edge" else (some.node_id, data.num_nodes)
-            u = numbers.for_edges(*draw) if kind == "edge" else numbers.for_nodes(*draw)
+            ids, size = (some.edge_id, data.num_edges) if kind == "edges" else (some.node_id, data.num_nodes)
+            u = numbers[kind].draw(*draw)
             full = torch.full((size, *u.shape[1:]), 0.5)  # outside the computation graph any noise will do
             return settings.noise * (2 * full.index_copy(0, ids, u) - 1)
 
-        start = {"edge": torch.zeros(data.num_edges)}
-        start["edge"][some.edge_id] = (2 * numbers.for_edges(-1) - 1) / math.sqrt(data.num_edges)
+        start = {"edges": torch.zeros(data.num_edges)}
+        start["edges"][some.edge_id] = (2 * numbers["edges"].draw(-1) - 1) / math.sqrt(data.num_edges)
         if masks == "ef":
-            start["node"] = torch.zeros(data.num_nodes, 1)
-            start["node"][some.node_id] = (2 * numbers.for_nodes(-1) - 1) / math.sqrt(data.num_nodes)
-        expected = by_the_book(model, data, row, settings, start, noise)
-    torch.testing.assert_close(found.edge, expected["edge"][some.edge_id], rtol=1e-4, atol=2e-5)
+            start["nodes"] = torch.zeros(data.num_nodes, 1)
+            start["nodes"][some.node_id] = (2 * numbers["nodes"].draw(-1) - 1) / math.sqrt(data.num_nodes)
+        expected = algorithm_1(model, data, row, settings, start, noise)
+    assert found.keys() == expected.keys()
+    torch.testing.assert_close(found["edges"], expected["edges"][some.edge_id], rtol=1e-4, atol=2e-5)
     if masks == "ef":
-        torch.testing.assert_close(found.node, expected["node"][some.node_id], rtol=1e-4, atol=2e-5)
+        torch.testing.assert_close(found["nodes"], expected["nodes"][some.node_id], rtol=1e-4, atol=2e-5)
 
 
 def test_each_row_of_the_papers_table_is_a_preset() -> None:
@@ -181,23 +175,17 @@ def test_the_search_never_beats_enumeration_and_comes_close(objective: str) -> N
     gaps = []
     for seed in range(6):
         model, data = seeded(NODE_MODELS["gcn"], seed), graph(nodes=14, edges=14, seed=seed)
-        config = ModelConfig(**NODE_CONFIG)
-        with borrowed(model), torch.no_grad():
-            source = Source(model, config, Inputs(data.x, data.edge_index, {}), True, True)
-            row = torch.tensor([int(data.edge_index[1].mode().values)])
-            ((_, scm),) = source.scms(row, torch.zeros(1, dtype=torch.long), source.targets(None, row))
-        space = Space(scm.instances, True, None, undirected=True)
-        count = space.edge_owner.numel()
-        if not 1 <= count <= 10:
-            continue
-        subsets = torch.tensor(list(itertools.product((0.0, 1.0), repeat=count)))
-        algorithm = NSEG(objective=objective, undirected=True, tolerance=0.0, alpha_e=1e-3)
-        with borrowed(model):
-            with torch.no_grad():
-                p, q = evaluate(scm, space, Masks(subsets, None), (1.0,))
-            found = algorithm.answer(scm, space)
+        with causal_model(model, data, [int(data.edge_index[1].mode().values)]) as causal:
+            parts = MaskParts.of(causal.instances, edges=True, undirected=True)
+            count = int(parts.count)
+            if not 1 <= count <= 10:
+                continue
+            subsets = torch.tensor(list(itertools.product((0.0, 1.0), repeat=count)))
+            p, q, *_ = evaluate(causal, parts, Masks(edges=subsets), (1.0,))
+            algorithm = NSEG(objective=objective, undirected=True, tolerance=0.0, alpha_e=1e-3)
+            own_p, own_q = algorithm.answer(causal, parts).hard_p
         value = {"pns": p - q, "pn": 1 - q, "ps": p}[objective]
-        mine = {"pns": found.hard[0] - found.hard[1], "pn": 1 - found.hard[1], "ps": found.hard[0]}[objective]
+        mine = {"pns": own_p - own_q, "pn": 1 - own_q, "ps": own_p}[objective]
         assert float(mine) <= float(value.max()) + 1e-6
         gaps.append(float(value.max() - mine))
     assert len(gaps) >= 4
@@ -209,41 +197,34 @@ def test_the_search_never_beats_enumeration_and_comes_close(objective: str) -> N
 
 @pytest.mark.parametrize("nodes", [None, MaskType.object, MaskType.attributes, MaskType.common_attributes])
 @pytest.mark.parametrize("tolerance", [0.0, 0.02])
-def test_the_best_prefix_is_the_one_found_by_trying_all(nodes: MaskType | None, tolerance: float) -> None:
+def test_the_best_prefix_is_found_by_trying_all(nodes: MaskType | None, tolerance: float) -> None:
     model, data = seeded(NODE_MODELS["gin"]), graph()
-    rows = torch.tensor([0, 3, 5, 9])
     settings = Settings(tolerance=tolerance)
-    with borrowed(model), torch.no_grad():
-        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, {}), True, True)
-        ((_, scm),) = source.scms(rows, torch.arange(4), source.targets(None, rows))
-        space = Space(scm.instances, True, nodes)
-        keys = torch.arange(10_000)
-        count = space.edge_owner.numel()
-        edge = uniform(keys[:count], 1, (5,), torch.float).squeeze(1)
-        node = None
-        if nodes is not None:
-            node = uniform(keys[: space.node_owner.numel()], space.node_width, (6,), torch.float)
-        hard_edge, hard_node = best_prefix(scm, space, Masks(edge, node), settings)
-        split = space.split(settings)
+    with causal_model(model, data, [0, 3, 5, 9]) as causal, torch.no_grad():
+        parts = MaskParts.of(causal.instances, True, nodes)
+        soft = Masks()
+        for part in parts:
+            keys = torch.arange(part.owner.numel())
+            soft[part.name] = uniform(keys, part.width, (5 + part.group,), torch.float).view(part.shape)
+        hard = best_prefix(causal, parts, soft, settings)
+
+        def gap(masks: Masks) -> Tensor:
+            p, q, *_ = evaluate(causal, parts, masks.map(lambda mask: mask.float().unsqueeze(0)), parts.split(settings))
+            return (p - q)[0]
+
+        flat, kept = parts.flatten(soft), parts.flatten(hard)
         for b in range(4):
-            mine = [edge[space.edge_owner == b]] + ([] if node is None else [node[space.node_owner == b].flatten()])
-            cuts = torch.cat([torch.tensor([2.0]), torch.cat(mine).sort(descending=True).values])
+            mine = parts.owner == b
+            thresholds = torch.cat([torch.tensor([2.0]), flat[mine].sort(descending=True).values])
             values = []
-            for cut in cuts:  # one prefix at a time; other instances' elements do not matter
-                e = (edge >= cut).float().unsqueeze(0)
-                n = None if node is None else (node >= cut).float().unsqueeze(0)
-                p, q = evaluate(scm, space, Masks(e, n), split)
-                values.append(float(p[0, b] - q[0, b]))
+            for threshold in thresholds.tolist():  # one prefix at a time; other instances' elements do not matter
+                values.append(float(gap(soft.map(lambda mask, at=threshold: mask >= at))[b]))
             value = torch.tensor(values)
             length = int((value >= value.max() - tolerance - 1e-6).nonzero()[0])
-            if cuts.numel() <= 65:
-                kept = int(hard_edge[space.edge_owner == b].sum())
-                kept += 0 if hard_node is None else int(hard_node[space.node_owner == b].sum())
-                assert kept == length
-            # a longer ranking is looked through in two rounds: never better than the best, and at least what 65 cuts give
-            e, n = hard_edge.float().unsqueeze(0), None if hard_node is None else hard_node.float().unsqueeze(0)
-            p, q = evaluate(scm, space, Masks(e, n), split)
-            assert float(p[0, b] - q[0, b]) <= float(value.max()) + 1e-6
+            if thresholds.numel() <= 65:
+                assert int(kept[mine].sum()) == length
+            # of a longer ranking not every prefix is scored, but no prefix is better than the best
+            assert float(gap(hard)[b]) <= float(value.max()) + 1e-6
 
 
 def test_threshold_and_top_k_keep_what_they_say() -> None:

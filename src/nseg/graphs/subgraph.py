@@ -174,7 +174,7 @@ class TargetCuts:
 
     Args:
         inputs: the whole graph.
-        outputs: what the rows of the model's output stand for: NODE, EDGE or PAIR.
+        outputs: what the rows of the model's output stand for: NODE, EDGE or PAIR; graphs are never cut.
         row: explained rows, [R].
         owner: instance of each row, sorted, [R].
         target: class of each row, [R].
@@ -186,11 +186,13 @@ class TargetCuts:
     ) -> None:
         self.inputs, self.outputs, self.row, self.owner, self.target = inputs, outputs, row, owner, target
         self.incoming = incoming
-        self._found = [incoming.start(*self._seeds())]
+        self._found: list[Neighbourhood] = []  # by number of hops
         self._batches: dict[int, InstanceBatch] = {}
 
     def at(self, hops: int) -> InstanceBatch:
         """The subgraphs that are ``hops`` hops wide."""
+        if not self._found:
+            self._found.append(self.incoming.start(*self._seeds()))
         while len(self._found) <= hops:
             self._found.append(self.incoming.widen(self._found[-1]))
         if hops not in self._batches:

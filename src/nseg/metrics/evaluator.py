@@ -217,7 +217,7 @@ class WorldEvaluator:
             for group in self.groups:
                 packed = group.pack(masks)
                 weights = {
-                    part.name: make(packed[part.name].flatten(), self._keys(group, part)).view(-1, *part.shape)
+                    part.name: make(packed[part.name].flatten(), self._keys(group, part)).unflatten(1, part.shape)
                     for part in group.parts
                 }
                 found.append(group.causal.output(group.parts.to_weights(Masks(weights))))

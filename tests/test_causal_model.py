@@ -1,78 +1,97 @@
-"""The causal model: what it says of a world is what the model says of it, and the model comes back as it was."""
+"""The causal model: its answer for a world is the model's answer, and the model is given back as it was."""
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator, Sequence
 
 import pytest
 import torch
-from nseg.instances import Inputs
-from nseg.scm import PLAIN, Scm, borrowed, probability
-from nseg.source import Source
 from torch_geometric.explain import Explainer, GNNExplainer
 from torch_geometric.explain.config import ModelConfig
 from torch_geometric.nn import MessagePassing
 from zoo import NODE_CONFIG, NODE_MODELS, arguments, explainer, graph, quick, seeded
 
 from nseg import NSEG
+from nseg.graphs.inputs import ModelInputs
+from nseg.model.borrow import borrow
+from nseg.model.causal import CausalModel
+from nseg.model.outcomes import outcome_of
+from nseg.model.strategy import PLAIN
+from nseg.model.traced_graph import TracedGraph
 
 KINDS = ("undirected", "directed", "loops", "all loops", "duplicates", "empty")
-CONFIG = ModelConfig(**NODE_CONFIG)
 
 
-def scms(model: torch.nn.Module, data, rows=(0, 5, 7)) -> tuple[Source, list[tuple[torch.Tensor, Scm]]]:
-    source = Source(model, CONFIG, Inputs(data.x, data.edge_index, arguments(model, data)), True, True)
+ROWS = (0, 5, 7)
+
+
+def causal_models(
+    model: torch.nn.Module, data, rows: Sequence[int] = ROWS, config: dict[str, str] = NODE_CONFIG
+) -> tuple[TracedGraph, list[tuple[torch.Tensor, CausalModel]]]:
+    """A traced graph, and causal models of its predictions for ``rows``, one instance each; the model must be borrowed."""
+    inputs = ModelInputs(data.x, data.edge_index, arguments(model, data))
+    traced = TracedGraph(model, outcome_of(ModelConfig(**config)), inputs, True, True)
     row = torch.tensor(rows)
-    target = source.targets(None, row)
-    return source, list(source.scms(row, torch.arange(len(rows)), target))
+    cuts = traced.cuts(row, torch.arange(row.numel()), traced.check_targets(None, row))
+    return traced, list(traced.causal_models(cuts))
+
+
+@contextlib.contextmanager
+def causal_model(
+    model: torch.nn.Module, data, rows: Sequence[int], config: dict[str, str] = NODE_CONFIG
+) -> Iterator[CausalModel]:
+    """The one causal model of all ``rows``, while the model is borrowed."""
+    with borrow(model):
+        ((_, causal),) = causal_models(model, data, rows, config)[1]
+        yield causal
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", NODE_MODELS)
-def test_all_ones_is_the_untouched_model(name: str, kind: str) -> None:
+def test_weights_of_one_give_the_models_own_output(name: str, kind: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(kind=kind)
-    with borrowed(model), torch.no_grad():
-        source, parts = scms(model, data)
-        assert sorted(n for which, _ in parts for n in which.tolist()) == [0, 1, 2]
-        for which, scm in parts:
-            row = torch.tensor((0, 5, 7))[which]
-            expected = probability(source.output[row], scm.instances.target, CONFIG)
-            edge = torch.ones(2, scm.instances.num_edges)
-            node = torch.ones(2, scm.instances.num_nodes, 1)
-            for p in (scm.do(), scm.do(edge), scm.do(None, node), scm.do(edge, node)):
+    with borrow(model), torch.no_grad():
+        traced, models = causal_models(model, data)
+        assert sorted(n for which, _ in models for n in which.tolist()) == [0, 1, 2]
+        for which, causal in models:
+            row = torch.tensor(ROWS)[which]
+            expected = traced.outcome.probability(traced.output[row], causal.instances.target)
+            edges = {"edges": torch.ones(2, causal.instances.num_edges)}
+            nodes = {"nodes": torch.ones(2, causal.instances.num_nodes, 1)}
+            for weights in ({}, edges, nodes, edges | nodes):
+                p = causal.do(weights)
                 torch.testing.assert_close(p, expected.expand_as(p), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["undirected", "directed", "loops", "duplicates"])
 @pytest.mark.parametrize("name", NODE_MODELS)
-def test_a_world_is_what_pyg_predicts_under_the_same_masks(name: str, kind: str) -> None:
+def test_a_world_gives_what_pyg_predicts_with_the_same_masks(name: str, kind: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(kind=kind)
     pyg = explainer(model, GNNExplainer())
     rng = torch.Generator().manual_seed(3)
-    with borrowed(model), torch.no_grad():
-        _, parts = scms(model, data)
-        for which, scm in parts:
-            edge = torch.rand(2, scm.instances.num_edges, generator=rng)
-            node = torch.rand(2, scm.instances.num_nodes, 4, generator=rng)
-            p = scm.do(edge, node)
+    with borrow(model), torch.no_grad():
+        for which, causal in causal_models(model, data)[1]:
+            here = causal.instances
+            edge = torch.rand(2, here.num_edges, generator=rng)
+            node = torch.rand(2, here.num_nodes, 4, generator=rng)
+            p = causal.do({"edges": edge, "nodes": node})
             for b, number in enumerate(which.tolist()):
-                mine = scm.instances.edge_owner == b
-                own = scm.instances.node_owner == b
+                mine = here.edge_owner == b
+                own = here.node_owner == b
                 for world in range(2):
-                    full_edge = torch.rand(data.num_edges, generator=rng).index_copy(
-                        0, scm.instances.edge_id[mine], edge[world, mine]
-                    )
-                    full_node = torch.ones(data.num_nodes, 4).index_copy(0, scm.instances.node_id[own], node[world, own])
+                    outside = torch.rand(data.num_edges, generator=rng)  # weights there do not matter
+                    full_edge = outside.index_copy(0, here.edge_id[mine], edge[world, mine])
+                    full_node = torch.ones(data.num_nodes, 4).index_copy(0, here.node_id[own], node[world, own])
                     output = pyg.get_masked_prediction(
                         data.x, data.edge_index, full_node, full_edge, **arguments(model, data)
                     )
-                    row = (0, 5, 7)[number]
-                    expected = output[row].softmax(-1)[scm.instances.target[b]]
+                    expected = output[ROWS[number]].softmax(-1)[here.target[b]]
                     torch.testing.assert_close(p[world, b], expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["gcn", "gat", "gatv2", "gat, edge attributes"])
-def test_self_loops_that_a_layer_makes_itself_are_not_masked(name: str) -> None:
+def test_self_loops_that_a_layer_adds_are_not_masked(name: str) -> None:
     """Such a layer gives the same with and without self-loops in the input, whatever their weight and order."""
     plain, model = graph(kind="directed"), seeded(NODE_MODELS[name])
     loops = torch.arange(plain.num_nodes).expand(2, -1)
@@ -85,13 +104,12 @@ def test_self_loops_that_a_layer_makes_itself_are_not_masked(name: str) -> None:
     weight_looped = torch.cat([torch.rand(plain.num_nodes, generator=rng), weight])
     if name == "gat, edge attributes":  # its loops get the mean attribute, whatever the input's had
         looped.edge_attr[: plain.num_nodes] = 7.0
-    with borrowed(model), torch.no_grad():
+    with borrow(model), torch.no_grad():
         values = []
         for data, weights in ((plain, weight), (looped, weight_looped)):
-            _, parts = scms(model, data)
             p = torch.empty(3)
-            for which, scm in parts:
-                p[which] = scm.do(weights[scm.instances.edge_id].unsqueeze(0))[0]
+            for which, causal in causal_models(model, data)[1]:
+                p[which] = causal.do({"edges": weights[causal.instances.edge_id].unsqueeze(0)})[0]
             values.append(p)
     torch.testing.assert_close(*values, rtol=1e-4, atol=1e-5)
 
@@ -99,63 +117,62 @@ def test_self_loops_that_a_layer_makes_itself_are_not_masked(name: str) -> None:
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat", "transformer", "cheb"])
 def test_gradient_is_the_finite_difference(name: str) -> None:
     model, data = seeded(NODE_MODELS[name]).double(), graph().apply(lambda t: t.double() if t.is_floating_point() else t)
-    with borrowed(model):
-        _, parts = scms(model, data, rows=(2, 5))
-        ((_, scm),) = parts
+    with causal_model(model, data, (2, 5)) as causal:
         rng = torch.Generator().manual_seed(1)
-        edge = torch.rand(1, scm.instances.num_edges, generator=rng, dtype=torch.double).requires_grad_()
-        node = torch.rand(1, scm.instances.num_nodes, 1, generator=rng, dtype=torch.double).requires_grad_()
-        assert torch.autograd.gradcheck(scm.do, (edge, node), eps=1e-6, atol=1e-6)
+        edge = torch.rand(1, causal.instances.num_edges, generator=rng, dtype=torch.double).requires_grad_()
+        node = torch.rand(1, causal.instances.num_nodes, 1, generator=rng, dtype=torch.double).requires_grad_()
+
+        def do(edges: torch.Tensor, nodes: torch.Tensor) -> torch.Tensor:
+            return causal.do({"edges": edges, "nodes": nodes})
+
+        assert torch.autograd.gradcheck(do, (edge, node), eps=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat", "tag"])
 def test_messages_that_cannot_reach_the_target_are_not_computed(name: str) -> None:
-    """On a path, message passing c of C happens at most C - 1 - c hops away from the explained end."""
+    """On a path, message passing step c of C happens at most C - 1 - c hops away from the explained end."""
     nodes = 12
     data = graph(nodes=nodes)
     data.edge_index = torch.stack([torch.arange(nodes - 1), torch.arange(1, nodes)])
     model = seeded(NODE_MODELS[name])
     seen: list[int] = []
-    with borrowed(model), torch.no_grad():
-        _, parts = scms(model, data, rows=(nodes - 1,))
-        ((_, scm),) = parts
-        scm.do(torch.ones(1, scm.instances.num_edges))
+    with causal_model(model, data, (nodes - 1,)) as causal, torch.no_grad():
+        ones = {"edges": torch.ones(1, causal.instances.num_edges)}
+        causal.do(ones)
         handles = [
             m.register_message_forward_hook(lambda _, __, out: seen.append(out.size(0)))
             for m in model.modules()
             if isinstance(m, MessagePassing)
         ]
-        scm.do(torch.ones(1, scm.instances.num_edges))
+        causal.do(ones)
         for handle in handles:
             handle.remove()
     loops = name in ("gcn", "gat")
-    passings = len(seen)
-    assert passings == (3 if name == "tag" else 2)
-    assert seen == [(passings - c) * (2 if loops else 1) for c in range(passings)]
+    steps = len(seen)
+    assert steps == (3 if name == "tag" else 2)
+    assert seen == [(steps - c) * (2 if loops else 1) for c in range(steps)]
 
 
-def test_the_worlds_of_a_model_that_mixes_its_batch_are_run_one_by_one() -> None:
+def test_worlds_of_a_model_that_mixes_its_batch_run_one_at_a_time() -> None:
     model, data = seeded(NODE_MODELS["global mean"]), graph()
-    with borrowed(model), torch.no_grad():
-        _, parts = scms(model, data)
-        assert [len(scm.instances) for _, scm in parts] == [1, 1, 1]
-        assert all(scm.way == PLAIN for _, scm in parts)
-        assert all(scm.instances.num_edges == data.num_edges for _, scm in parts)
+    with borrow(model), torch.no_grad():
+        models = [causal for _, causal in causal_models(model, data)[1]]
+        assert [len(causal.instances) for causal in models] == [1, 1, 1]
+        assert all(causal.strategy == PLAIN for causal in models)
+        assert all(causal.instances.num_edges == data.num_edges for causal in models)
 
 
 def test_a_model_that_needs_one_more_hop_gets_it() -> None:
     model, data = seeded(NODE_MODELS["degree as a feature"]), graph()
-    with borrowed(model), torch.no_grad():
-        _, parts = scms(model, data)
-        assert len(parts) == 1
-        assert int(parts[0][1].instances.hops.max()) == 2
+    with causal_model(model, data, ROWS) as causal:
+        assert int(causal.instances.hops.max()) == 2
 
 
 # --- the model is borrowed -----------------------------------------------------------------------------------------------
 
 
 def state(model: torch.nn.Module) -> dict[str, object]:
-    """All that a caller could notice on a model."""
+    """Everything on a model that a caller could notice."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_propagate_forward_pre_hooks")
     hooks += ("_message_forward_hooks", "_propagate_forward_hooks", "_aggregate_forward_hooks")
     return {
@@ -202,7 +219,7 @@ class Failing(torch.nn.Module):
 
 
 def lived_in(model: torch.nn.Module) -> torch.nn.Module:
-    """A model in the middle of somebody's work: training, one parameter frozen, gradients there, one layer in eval mode."""
+    """A model in use: in training mode, one parameter frozen, with gradients, one layer in evaluation mode."""
     model.train()
     parameters = list(model.parameters())
     for parameter in parameters:
@@ -213,7 +230,7 @@ def lived_in(model: torch.nn.Module) -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("name", NODE_MODELS)
-def test_the_model_and_the_random_state_come_back_as_they_were(name: str) -> None:
+def test_model_and_random_state_are_restored(name: str) -> None:
     from nseg import explain_many
 
     model, data = lived_in(seeded(NODE_MODELS[name])), graph()
@@ -225,7 +242,7 @@ def test_the_model_and_the_random_state_come_back_as_they_were(name: str) -> Non
 
 
 @pytest.mark.parametrize("calls", range(0, 14, 2))
-def test_the_model_comes_back_also_when_it_raises(calls: int) -> None:
+def test_the_model_is_restored_also_when_it_raises(calls: int) -> None:
     from nseg import Explainer as SafeExplainer
     from nseg import explain_many
 
@@ -245,7 +262,7 @@ def test_the_model_comes_back_also_when_it_raises(calls: int) -> None:
         assert torch.equal(random, torch.get_rng_state())
 
 
-def test_it_works_on_a_model_that_another_explainer_ran_on_or_failed_on() -> None:
+def test_masks_that_another_explainer_left_on_the_model_change_nothing() -> None:
     data = graph()
     clean, used, masked = (seeded(NODE_MODELS["gcn"]) for _ in range(3))
     explainer(used, GNNExplainer(epochs=3))(data.x, data.edge_index, index=3)
@@ -268,15 +285,15 @@ def test_it_works_on_a_model_that_another_explainer_ran_on_or_failed_on() -> Non
 
 
 @pytest.mark.parametrize("before", [False, True])
-def test_tiny_numbers_count_again_afterwards(before: bool) -> None:
-    """Denormal numbers are taken for 0 while a model is borrowed, and then as they were, also if something raises."""
+def test_denormal_numbers_are_flushed_only_while_the_model_is_borrowed(before: bool) -> None:
+    """Afterwards the setting is as before, also if something raises."""
 
     def counts() -> bool:
         return float(torch.tensor(1e-38) / 1e3) != 0
 
     torch.set_flush_denormal(before)
     try:
-        with contextlib.suppress(ZeroDivisionError), borrowed(seeded(NODE_MODELS["gcn"])):
+        with contextlib.suppress(ZeroDivisionError), borrow(seeded(NODE_MODELS["gcn"])):
             assert not counts()
             raise ZeroDivisionError
         assert counts() is not before

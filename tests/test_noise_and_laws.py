@@ -1,26 +1,24 @@
-"""Noise depends on the seed and the instance, on nothing else."""
+"""Noise depends on the seed and the instance only; laws of the complement."""
 
 from __future__ import annotations
 
 import torch
-from nseg.complement import Shifted, Subset, instance_keys, literal, uniform
-from nseg.instances import Inputs
-from nseg.scm import borrowed
-from nseg.source import Source
-from nseg.space import Noise, Space
-from torch_geometric.explain.config import MaskType, ModelConfig
-from zoo import NODE_CONFIG, NODE_MODELS, graph, seeded
+from test_causal_model import causal_model
+from torch_geometric.explain.config import MaskType
+from zoo import NODE_MODELS, graph, seeded
+
+from nseg.graphs.batch import InstanceBatch
+from nseg.search.complement import Shifted, Subset, literal
+from nseg.search.noise import instance_keys, mask_noise, uniform
+from nseg.search.parts import MaskParts
 
 
-def instances(rows: list[int]):
-    data, model = graph(), seeded(NODE_MODELS["gin"])
-    with borrowed(model):
-        source = Source(model, ModelConfig(**NODE_CONFIG), Inputs(data.x, data.edge_index, {}), True, True)
-        row = torch.tensor(rows)
-        return next(source.scms(row, torch.arange(len(rows)), source.targets(None, row)))[1].instances
+def instances(rows: list[int]) -> InstanceBatch:
+    with causal_model(seeded(NODE_MODELS["gin"]), graph(), rows) as causal:
+        return causal.instances
 
 
-def test_uniform_numbers_are_uniform_and_independent_of_each_other() -> None:
+def test_uniform_numbers_are_uniform_and_independent() -> None:
     u = uniform(torch.arange(4000), 5, (1, 2), torch.double)
     assert u.shape == (4000, 5)
     assert u.min() >= 0
@@ -35,13 +33,13 @@ def test_uniform_numbers_are_uniform_and_independent_of_each_other() -> None:
     assert correlation.abs().max() < 0.06
 
 
-def test_noise_of_an_instance_is_the_same_in_any_company() -> None:
+def test_noise_of_an_instance_is_the_same_alone_and_in_a_batch() -> None:
     together, alone, seed = instances([3, 7, 12, 5]), instances([12]), 11
     for nodes in (MaskType.object, MaskType.attributes, MaskType.common_attributes):
-        big, small = Space(together, True, nodes), Space(alone, True, nodes)
-        a, b = Noise.of(big, seed, torch.float), Noise.of(small, seed, torch.float)
-        assert torch.equal(a.for_edges(4, 1)[big.edge_owner == 2], b.for_edges(4, 1))
-        assert torch.equal(a.for_nodes(4, 1)[big.node_owner == 2], b.for_nodes(4, 1))
+        batch, single = MaskParts.of(together, True, nodes), MaskParts.of(alone, True, nodes)
+        a, b = mask_noise(batch, seed, torch.float), mask_noise(single, seed, torch.float)
+        for part in batch:
+            assert torch.equal(a[part.name].draw(4, 1)[part.owner == 2], b[part.name].draw(4, 1))
 
 
 def test_keys_differ_between_instances_and_seeds() -> None:
@@ -50,7 +48,7 @@ def test_keys_differ_between_instances_and_seeds() -> None:
     assert keys.unique().numel() == keys.numel()
 
 
-def test_laws() -> None:
+def test_laws_of_the_complement_by_hand() -> None:
     mask, u = torch.tensor([0.0, 0.25, 1.0]), torch.tensor([0.0, 0.5, 1.0])
     torch.testing.assert_close(Shifted(0.1)(mask, u), torch.tensor([0.9, 0.75, 0.1]))
     assert torch.equal(literal(mask, u), 1 - mask)
