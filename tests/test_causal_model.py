@@ -12,7 +12,6 @@ from torch_geometric.explain.config import ModelConfig
 from torch_geometric.nn import MessagePassing
 from zoo import NODE_CONFIG, NODE_MODELS, arguments, explainer, graph, quick, seeded
 
-from nseg import NSEG
 from nseg.graphs.inputs import ModelInputs
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
@@ -204,20 +203,6 @@ def assert_same(before: object, after: object) -> None:
         assert before == after
 
 
-class Failing(torch.nn.Module):
-    """Raises on its n-th call."""
-
-    def __init__(self, calls: int) -> None:
-        super().__init__()
-        self.inner, self.left = seeded(NODE_MODELS["gcn, cached"]), calls
-
-    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
-        self.left -= 1
-        if self.left < 0:
-            raise RuntimeError("the model fails")
-        return self.inner(x, edge_index)
-
-
 def lived_in(model: torch.nn.Module) -> torch.nn.Module:
     """A model in use: in training mode, one parameter frozen, with gradients, one layer in evaluation mode."""
     model.train()
@@ -239,27 +224,6 @@ def test_model_and_random_state_are_restored(name: str) -> None:
     explain_many(explain, data, [0, 5], **arguments(model, data))
     assert_same(before, state(model))
     assert torch.equal(random, torch.get_rng_state())
-
-
-@pytest.mark.parametrize("calls", range(0, 14, 2))
-def test_the_model_is_restored_also_when_it_raises(calls: int) -> None:
-    from nseg import Explainer as SafeExplainer
-    from nseg import explain_many
-
-    data = graph()
-    for run in (
-        lambda e: explain_many(e, data, [0, 5]),
-        lambda e: e(data.x, data.edge_index, index=0),
-    ):
-        model = lived_in(Failing(calls))
-        explain = SafeExplainer(
-            model, NSEG(steps=20), explanation_type="model", model_config=NODE_CONFIG, edge_mask_type="object"
-        )
-        before, random = state(model), torch.get_rng_state()
-        with pytest.raises(RuntimeError, match="the model fails"):
-            run(explain)
-        assert_same(before, state(model))
-        assert torch.equal(random, torch.get_rng_state())
 
 
 def test_masks_that_another_explainer_left_on_the_model_change_nothing() -> None:

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from nseg import NsegError, baselines, explain_many, metrics, study
-from nseg.baselines.catalogue import Entry
+from nseg.baselines.catalogue import MethodEntry
 from nseg.baselines.trivial import All
 from nseg.cli import app
 from nseg.storage import files
@@ -253,8 +253,10 @@ class Broken(All):
 
 
 def test_a_failing_trial_is_a_record_and_the_others_go_on(tmp_path, monkeypatch):
-    monkeypatch.setitem(baselines.CATALOGUE, "broken", Entry("baselines.trivial", "All", "fails"))
-    monkeypatch.setattr(Entry, "load", lambda self, load=Entry.load: Broken if self.idea == "fails" else load(self))
+    monkeypatch.setitem(baselines.CATALOGUE, "broken", MethodEntry("baselines.trivial", "All", "fails"))
+    monkeypatch.setattr(
+        MethodEntry, "load", lambda self, load=MethodEntry.load: Broken if self.idea == "fails" else load(self)
+    )
     text = TINY.replace('name = "random"\npaper = "random"', 'name = "broken"').replace("[0, 1]", "[0]")
     one, run, trials, records = finished(tmp_path, text)
     assert [record["status"] for record in records] == ["done", "failed", "done", "done"]

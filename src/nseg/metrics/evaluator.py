@@ -216,11 +216,11 @@ class WorldEvaluator:
             found = []
             for group in self.groups:
                 packed = group.pack(masks)
-                weights = {
-                    part.name: make(packed[part.name].flatten(), self._keys(group, part)).unflatten(1, part.shape)
-                    for part in group.parts
-                }
-                found.append(group.causal.output(group.parts.to_weights(Masks(weights))))
+                weights = Masks()
+                for part in group.parts:
+                    worlds = make(packed[part.name].flatten(), self._keys(group, part))
+                    weights[part.name] = worlds.reshape(len(worlds), *part.shape)
+                found.append(group.causal.output(group.parts.to_weights(weights)))
             return self._in_order(found, dim=1)
 
     def _keys(self, group: EvaluatedGroup, part: Part) -> Tensor:
