@@ -14,7 +14,7 @@ from nseg.model.causal import CausalModel
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult
 from nseg.search.noise import mask_noise
-from nseg.search.parts import MaskParts, Masks
+from nseg.search.parts import TRIVIAL_VALUES, MaskParts, Masks
 from nseg.search.settings import BaseSettings, choice_field, integer_field, number_field
 
 
@@ -54,7 +54,7 @@ class All(BatchedAlgorithm):
 
     def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         tick()
-        return SearchResult(parts.full(1.0, causal.dtype))
+        return SearchResult(parts.full(TRIVIAL_VALUES["all"], causal.dtype))
 
 
 class Nothing(BatchedAlgorithm):
@@ -64,7 +64,7 @@ class Nothing(BatchedAlgorithm):
 
     def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         tick()
-        return SearchResult(parts.full(0.0, causal.dtype))
+        return SearchResult(parts.full(TRIVIAL_VALUES["none"], causal.dtype))
 
 
 # --- PageRank ------------------------------------------------------------------------------------------------------------

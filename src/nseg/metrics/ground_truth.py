@@ -15,6 +15,7 @@ from nseg.errors import InputError
 from nseg.explanation import copy_explanation, with_ids
 from nseg.metrics import scores
 from nseg.search.noise import uniform
+from nseg.search.parts import TRIVIAL_VALUES
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,7 @@ def trivial(explanations: Explanation | Sequence[Explanation], kind: str, seed: 
         kind: ``"all"``, ``"none"``, ``"half"`` (every weight 1/2) or ``"random"``.
         seed: for ``"random"``.
     """
-    values = {"all": 1.0, "none": 0.0, "half": 0.5}
-    if kind not in (*values, "random"):
+    if kind not in (*TRIVIAL_VALUES, "random"):
         raise InputError(f"kind must be 'all', 'none', 'half' or 'random' (got {kind!r}).")
     made = []
     for one in map(with_ids, _several(explanations)):
@@ -147,7 +147,7 @@ def trivial(explanations: Explanation | Sequence[Explanation], kind: str, seed: 
                 keys = torch.arange(mask.numel()) + (int(one.output_id) << 24)
                 new = uniform(keys, 1, (seed, len(name)), mask.dtype).view_as(mask)
             else:
-                new = torch.full_like(mask, values[kind])
+                new = torch.full_like(mask, TRIVIAL_VALUES[kind])
             other[name], other["hard_" + name] = new, new > 0.5
         made.append(other)
     return made

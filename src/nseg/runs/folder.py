@@ -13,7 +13,6 @@ same bytes as an undisturbed one. A folder with a single file, ``explanations.pa
 
 from __future__ import annotations
 
-import hashlib
 import json
 import warnings
 from collections.abc import Iterator, Mapping
@@ -23,6 +22,7 @@ from typing import Any
 
 from nseg.errors import InputError, NsegWarning, StoreError
 from nseg.storage import files
+from nseg.storage.hashing import hash_bytes
 
 
 class RunFolder:
@@ -55,7 +55,7 @@ class RunFolder:
 
 def shard_name(number: int, content: bytes) -> str:
     """File name of a shard, which holds its checksum."""
-    return f"{number:06d}-{hashlib.sha256(content).hexdigest()[:32]}.parquet"
+    return f"{number:06d}-{hash_bytes(content)[:32]}.parquet"
 
 
 def stored_shards(folder: Path) -> dict[int, Path]:

@@ -26,6 +26,9 @@ from nseg.search.settings import BaseSettings
 
 EDGES, NODES = "edges", "nodes"
 
+TRIVIAL_VALUES = {"all": 1.0, "none": 0.0, "half": 0.5}
+"""Value of every element of a trivial explanation."""
+
 
 class Masks(dict[str, Tensor]):
     """One tensor per part, by the part's name: values of its elements, or weights of what they cover."""

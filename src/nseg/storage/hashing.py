@@ -30,6 +30,11 @@ def digest(value: Any) -> str:
     return sha.hexdigest()
 
 
+def hash_bytes(content: bytes) -> str:
+    """SHA-256 of bytes, such as the content of a file."""
+    return hashlib.sha256(content).hexdigest()
+
+
 def hash_file(path: Path) -> str:
     """SHA-256 of a file, read in pieces."""
     sha = hashlib.sha256()
