@@ -3,7 +3,7 @@ PIP_FLAGS ?= --quiet --disable-pip-version-check
 BIN = .venv/bin
 JOBS ?= 2
 
-.PHONY: demo test check docs bench page clean
+.PHONY: demo test check lowest docs bench page clean
 demo: .venv/ready  ## explain predictions of a trained GNN
 	$(BIN)/nseg demo
 
@@ -14,6 +14,10 @@ check: .venv/ready  ## lint and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+KEEP ?= torch==2.13.0
+lowest:  ## smoke test with the lowest versions that pyproject.toml allows, except KEEP; takes minutes and downloads a lot
+	$(PYTHON) scripts/lowest_versions.py $(addprefix --keep ,$(KEEP))
 
 docs: .venv/ready  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

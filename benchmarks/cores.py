@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import cProfile
 import csv
-import os
 import pstats
 import time
 from dataclasses import replace
@@ -29,6 +28,7 @@ from rich.table import Table
 
 from nseg import NSEG, Explainer, explain_many
 from nseg.backends import Processes
+from nseg.backends.base import usable_cores
 from nseg.datasets import load
 from nseg.explain.many import open_causal_models
 from nseg.models import pretrained
@@ -116,7 +116,7 @@ def profile(explain: Explainer, data: Any, index: list[int]) -> list[tuple[str, 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--workers", type=int, default=usable_cores())
     parser.add_argument("--instances", type=int, default=400)
     parser.add_argument("--times", type=int, default=5)
     parser.add_argument("--only", choices=["cores", "steps"])

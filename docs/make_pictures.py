@@ -63,7 +63,7 @@ def draw_band() -> None:
     found = {name: explain_many(one, data, [0])[0] for name, one in explainers.items()}
     labels: dict[str, Any] = {"names": NAMES, "classes": ROLE, "class_names": ROLES}
     figure = plot.compare(found, **labels)
-    figure.set_size_inches(8.4, 4.1)  # three panels share the width of the page: the default size makes text too small
+    figure.set_size_inches(8.4, 4.6)  # three panels share the width of the page: the default size makes text too small
     write("band", figure)
     write("band-worlds", plot.worlds(explainers["both (PNS)"], data, found["both (PNS)"], **labels))
 

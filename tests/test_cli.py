@@ -183,6 +183,59 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
             call(*words)
 
 
+WEAK_MODEL = """
+from pathlib import Path
+import torch
+from torch_geometric.nn import GCNConv, global_mean_pool
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = GCNConv(4, 3)
+
+    def forward(self, x, edge_index, batch):
+        if (x[:, 0] == 7).any() and (Path(__file__).parent / "short of memory").exists():
+            raise MemoryError("can't allocate memory")
+        return global_mean_pool(self.conv(x, edge_index), batch)
+
+def build():
+    torch.manual_seed(0)
+    return Net()
+"""
+
+
+@pytest.mark.filterwarnings("ignore::nseg.NsegWarning")
+def test_a_run_that_continues_tries_again_what_failed(tmp_path: Path) -> None:
+    (tmp_path / "weak.py").write_text(WEAK_MODEL)
+    (tmp_path / "short of memory").touch()
+    graphs = [Data(x=one.x, edge_index=one.edge_index) for one in (graph(nodes=6, edges=9, seed=n) for n in range(4))]
+    graphs[2].x[0, 0] = 7
+    torch.save(graphs, tmp_path / "graphs.pt")
+    words = [
+        "explain",
+        "--model",
+        f"{tmp_path / 'weak.py'}:build",
+        "--data",
+        str(tmp_path / "graphs.pt"),
+        "--level",
+        "graph",
+    ]
+    words += ["--out", str(tmp_path / "run"), "--shard", "2"]
+
+    def reasons() -> list[int]:
+        return [one.output_id for one in runs.read(tmp_path / "run") if "reason" in one]
+
+    assert "1 could not be explained" in call(*words).output
+    assert reasons() == [2]
+    (tmp_path / "short of memory").unlink()
+    assert "0 explained, 4 were stored already" in call(*words, "--no-retry").output
+    assert reasons() == [2]
+    output = call(*words).output
+    assert re.search(r"2 explained in .*, 2 were stored already", output)
+    assert "could not be explained" not in output
+    assert reasons() == []
+
+
 def test_the_stored_summary_is_json_and_stored_masks_keep_their_accuracy(tmp_path: Path) -> None:
     call("explain", "tree-cycles", "--index", "0,511,512", "--out", str(tmp_path))
     text = (tmp_path / "summary.json").read_text()
@@ -228,7 +281,8 @@ def test_what_is_stored_is_what_was_found(tmp_path: Path) -> None:
             for name in TENSORS:
                 assert torch.equal(one[name], other[name]), name
             assert (one.pns, one.output_id) == (other.pns, other.output_id)
-            assert int(other.target) == int(one.target[one.index])
+            assert torch.equal(other.target, one.target)
+            assert torch.equal(other.index, one.index)
     with pytest.raises(InputError, match="which is not a folder"):
         runs.read(tmp_path / "none")
     (tmp_path / "file").write_text("")

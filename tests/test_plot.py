@@ -6,6 +6,7 @@ import builtins
 import copy
 import dataclasses
 import json
+import math
 import pickle
 import xml.etree.ElementTree as ET
 from functools import cache
@@ -22,7 +23,7 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.nn import GCNConv
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, EdgeClassifier, Link, Molecule, explainer, graph, quick, seeded, two
 
-from nseg import InputError, certify, explain_many, metrics, plot, runs
+from nseg import InputError, certify, explain_many, metrics, plot, runs, wording
 from nseg.datasets import Benchmark, load
 from nseg.errors import MissingError
 from nseg.explanation import Explanation
@@ -273,7 +274,7 @@ def test_too_many_edges_are_reduced_to_the_kept_and_the_strongest() -> None:
     assert all(at[n.id] == (n.x, n.y) for n in few.nodes)
     assert few.hidden == len(full.nodes) - len(few.nodes) > 0
     assert isinstance(plot.explanation(one), Figure)
-    assert f"{shown.left_out:,} edges not drawn" in plot.figure_svg(plot.explanation(one))
+    assert f"{shown.left_out:,} lines not drawn" in plot.figure_svg(plot.explanation(one))
 
 
 @pytest.mark.parametrize("nodes", [100, 400])
@@ -336,7 +337,7 @@ def test_a_molecule_is_drawn_atom_by_atom_and_hydrogens_can_be_left_out() -> Non
     assert [(n.x, n.y) for n in bare.nodes] == [(full.nodes[n.id].x, full.nodes[n.id].y) for n in bare.nodes]
     words = plot.figure_svg(plot.explanation(one, known, hydrogens=False))
     assert ">NH<" in words
-    assert "2 of 6 bonds kept, 4 bonds not drawn" in words
+    assert f"{int(one.hard_edge_mask.sum())} of 12 directed bonds kept, 4 bonds not drawn" in words
     double = Benchmark(**{**vars(known), "bonds": (2.0, 1.0)})
     assert {e.order for e in plot.scene(one, double).edges} == {2.0}
 
@@ -420,8 +421,10 @@ def test_pictures_say_what_they_show() -> None:
     one, known = found("node", "ef")[0], bench("node")
     shown = plot.scene(one, known)
     words = plot.figure_svg(plot.explanation(one, known))
-    assert f"PNS {one.pns:.2f}, PN {one.pn:.2f}, PS {one.ps:.2f}" in words
-    assert f"{sum(e.kept for e in shown.edges)} of {len(shown.edges)} edges kept" in words
+    bounds = (f"{name} ≥ {math.floor(1000 * one[name.lower()]) / 1000:.3f}" for name in ("PNS", "PN", "PS"))
+    assert ", ".join(bounds) in words
+    kept = int((one.hard_edge_mask.bool() & one.reached).sum())
+    assert f"{kept} of {int(one.reached.sum())} directed edges kept" in words
     assert f"{sum(n.kept for n in shown.nodes)} of {len(shown.nodes)} nodes kept" in words
     for word in ("explained node", "kept edge", "other edge", "kept node", "_hidden"):
         assert f">{word}<" in words
@@ -575,7 +578,7 @@ def test_without_matplotlib_there_is_a_hint_and_a_table(monkeypatch) -> None:
         plot.molecule(amine, known)
     assert len(plot.scene(amine, known).nodes) == 7
     page = one._repr_html_()
-    assert f"<td>{one.pns:.3f}</td>" in page
+    assert f"<td>{math.floor(1000 * one.pns) / 1000:.3f}</td>" in page
     assert "nseg[plot]" in page
     assert "<svg" not in page
 
@@ -584,4 +587,5 @@ def test_a_stored_explanation_shows_its_numbers(tmp_path) -> None:
     runs.write(tmp_path, found("node"), {})
     page = runs.read(tmp_path)[0]._repr_html_()
     assert page.startswith("<table>")
-    assert f"<td>{found('node')[0].pns:.3f}</td>" in page
+    assert f"<td>{math.floor(1000 * found('node')[0].pns) / 1000:.3f}</td>" in page
+    assert f"<td>{wording.plural(int(found('node')[0].hard_edge_mask.sum()), 'directed edge')}</td>" in page

@@ -23,6 +23,7 @@ import nseg
 from nseg import explain_many, metrics
 from nseg.datasets import Benchmark
 from nseg.reports.page import page as page_of
+from nseg.wording import bound_text, kept_parts, probability_text
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -215,7 +216,7 @@ def test_the_slider_shows_what_is_kept_and_the_outputs_of_the_model(open_page: C
     for key, stop in (("End", len(stops["least"]) - 1), ("Home", 0), ("ArrowRight", 1)):
         slider.press(key)
         assert panel.get_by_role("radio").last.is_checked()
-        assert f"{stops['size'][stop][0]} of {answer['of'][0]} edge" in panel.locator(".kept-size").inner_text()
+        assert f"{stops['size'][stop][0]} of {answer['of'][0]} directed edge" in panel.locator(".kept-size").inner_text()
         assert f"{stops['size'][stop][0]} of" in (slider.get_attribute("aria-valuetext") or "")
         assert panel.locator(".kept-list").first.locator("li").count() == stops["size"][stop][0]
         p = panel.locator(".worlds tbody td:nth-child(2)").all_inner_texts()
@@ -225,6 +226,39 @@ def test_the_slider_shows_what_is_kept_and_the_outputs_of_the_model(open_page: C
     assert f"{answer['pns']:.3f}"[:4] in panel.locator(".certificate").inner_text()
     live = panel.locator(".kept-size").get_attribute("aria-live")
     assert live == "polite"
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"), [("object", "nodes?"), ("attributes", "features? of"), ("common_attributes", "features? of all nodes")]
+)
+def test_sentences_name_features_as_features_and_numbers_are_those_of_python(
+    open_page: Callable[..., Any], tmp_path: Path, kind: str, unit: str
+) -> None:
+    data = graph()
+    explain = explainer(seeded(NODE_MODELS["gin"]), quick(steps=10), node_mask_type=kind)
+    (one,) = explain_many(explain, data, [3])
+    certificates = nseg.certify(explain, data, [one])
+    path = nseg.report([one], tmp_path / "why.html", data=data, explainer=explain, certificates=certificates)
+    page = open_page(path, "#instance=3")
+    (part,) = kept_parts(one)
+    said = page.locator(".certificate").inner_text()
+    assert said.startswith(f"With only these {part.words()}, the model gives ")
+    assert re.search(rf"these {part.kept} {unit}", said)
+    assert f"a probability of {probability_text(one.p_factual)} " in said
+    assert f"the probability is {probability_text(one.p_complement)}" in said
+    for name in ("pns", "pn", "ps"):
+        assert f"at least {bound_text(one[name])}" in said
+    assert page.locator(".kept-size").inner_text() == f"The explanation: {part.share()}"
+    assert part.share() in page.locator("details p", has_text="With only").text_content()
+    legend = page.locator(".legend").inner_text()
+    assert ("kept node" in legend) == (kind == "object")
+    assert page.locator(".kept-list li").count() == part.kept
+    assert page.locator(".kept-list summary").inner_text().startswith(f"{part.kept} ")
+    if kind == "attributes":
+        node = page.evaluate("document.querySelector('.canvas')._cyreg.cy.nodes('.partial')[0].renderedPosition()")
+        box = page.locator(".canvas").bounding_box()
+        page.mouse.move(box["x"] + node["x"], box["y"] + node["y"])
+        assert re.search(r"[123] of 4 features kept: feature \d", page.locator(".tip.shown").inner_text())
 
 
 def test_an_instance_has_an_address_and_the_browser_goes_back(open_page: Callable[..., Any], node_page: Path) -> None:

@@ -476,8 +476,8 @@ def test_occlusion_takes_both_directions_of_an_edge_away_at_once() -> None:
 def test_more_elements_than_worlds_at_once() -> None:
     sends = torch.linspace(-1, 1, 150).tolist()
     x, edge_index = star(sends)
-    found = explainer(Planted(0.5), Occlusion(), BINARY)(x, edge_index, index=0)
-    expected = [max(0.0, sigmoid(0.5) - sigmoid(0.5 - w)) for w in sends]
+    found = explainer(Planted(1.5), Occlusion(), BINARY)(x, edge_index, index=0)
+    expected = [max(0.0, sigmoid(1.5) - sigmoid(1.5 - w)) for w in sends]
     assert found.edge_mask.tolist() == pytest.approx(expected, abs=1e-5)
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         NsegWarning,
         SettingsError,
         StoreError,
+        UnknownNameError,
         UnsupportedError,
     )
     from nseg.explain.explainer import Explainer
@@ -62,6 +63,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
                 "NsegWarning",
                 "SettingsError",
                 "StoreError",
+                "UnknownNameError",
                 "UnsupportedError",
             ],
             "nseg.explain.explainer": ["Explainer"],
@@ -94,6 +96,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "StoreError",
+    "UnknownNameError",
     "UnsupportedError",
     "__version__",
     "backends",

@@ -5,6 +5,7 @@
     NsegError
     ├── InputError        (ValueError)    data, index or target that cannot be explained
     ├── SettingsError     (ValueError)    a setting outside its range
+    ├── UnknownNameError  (TypeError)     a setting that does not exist
     ├── UnsupportedError  (ValueError)    a kind of task or mask that NSEG does not explain
     ├── ModelError        (RuntimeError)  a model that cannot be intervened on
     ├── BudgetError       (MemoryError)   one instance needs more memory than the budget
@@ -27,6 +28,10 @@ class InputError(NsegError, ValueError):
 
 class SettingsError(NsegError, ValueError):
     """A setting outside its range."""
+
+
+class UnknownNameError(NsegError, TypeError):
+    """A setting that does not exist."""
 
 
 class UnsupportedError(NsegError, ValueError):

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ClassVar
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
 
 from nseg.errors import InputError
+
+MASKS = ("edge_mask", "node_mask")
+"""Masks that PyG knows."""
+
+HARD = "hard_"
+"""Begins the names of their hard counterparts."""
+
+Numbers = Mapping[str, float]
+"""Numbers of an explanation's masks, by name."""
+
+NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
+"""Names of these numbers."""
 
 
 class Explanation(PyGExplanation):  # type: ignore[misc]
@@ -19,6 +32,35 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
     """
 
     renderer: ClassVar[Callable[[PyGExplanation], str] | None] = None
+
+    def measured_by(self, measure: Callable[[PyGExplanation], Numbers]) -> Explanation:
+        """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
+        self.__dict__["_measure"] = measure
+        return self
+
+    def threshold(self, *args: Any, **kwargs: Any) -> Explanation:
+        """PyG's ``threshold``; hard masks and numbers are then those of the masks that are left.
+
+        Numbers can be measured while an ``Explainer`` or ``explain_many`` applies its ``threshold_config``. Later on there
+        is no model, and the numbers are removed.
+        """
+        measure = self.__dict__.pop("_measure", None)
+        found: Explanation = super().threshold(*args, **kwargs)
+        hard = [name for name in MASKS if self.get(HARD + name) is not None]
+        if found is self or not hard:
+            return found
+        for name in hard:
+            found[HARD + name] = found[name] > 0
+        unchanged = all(torch.equal(found[HARD + name], self[HARD + name]) for name in hard)
+        found["exact"] = unchanged and bool(self.get("exact"))
+        for name in NUMBERS:
+            found[name] = None
+        for name, value in ({} if measure is None else measure(found)).items():
+            found[name] = value
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in super().__getstate__().items() if name != "_measure"}
 
     def _repr_html_(self) -> str | None:
         return None if Explanation.renderer is None else Explanation.renderer(self)
@@ -31,20 +73,76 @@ def with_ids(one: PyGExplanation) -> PyGExplanation:
     """
     if "output_id" in one:
         return one
-    index = one.get("index")
-    if index is not None and torch.as_tensor(index).numel() != 1:
+    index, device = one.get("index"), one.edge_index.device
+    index = index.to(device) if isinstance(index, Tensor) else index  # PyG leaves it on the CPU
+    outputs = 1 if index is None else torch.as_tensor(one.target).numel()
+    rows = torch.arange(outputs, device=device)[slice(None) if index is None else index].flatten()
+    if rows.numel() != 1:
         raise InputError(
-            f"Each explanation must be of one output (got one of {torch.as_tensor(index).numel()}). "
-            "Explain them one by one with explain_many."
+            f"Each explanation must be of one output (got one of {rows.numel()}). Explain them one by one with explain_many."
         )
     copy = copy_explanation(one)
-    copy.output_id = 0 if index is None else int(index)
-    copy.edge_id, copy.node_id = torch.arange(one.edge_index.size(1)), torch.arange(one.x.size(0))
+    copy.output_id = int(rows)
+    if index is not None:
+        copy.index = index
+    copy.edge_id = torch.arange(one.edge_index.size(1), device=device)
+    copy.node_id = torch.arange(one.x.size(0), device=device)
     return copy
 
 
 def copy_explanation(one: PyGExplanation) -> PyGExplanation:
     """A copy that keeps the model's configuration and arguments, which ``clone`` drops."""
     copy = one.clone()
-    copy._model_args, copy._model_config = getattr(one, "_model_args", None), getattr(one, "_model_config", None)
+    for name in ("_model_args", "_model_config", "_stored_args"):
+        if getattr(one, name, None) is not None:
+            setattr(copy, name, getattr(one, name))
     return copy
+
+
+# --- what is explained ---------------------------------------------------------------------------------------------------
+
+
+def task_level(one: PyGExplanation) -> str:
+    """The kind of output: ``"node"``, ``"edge"`` or ``"graph"``; a guess for explanations without their model's config."""
+    config = getattr(one, "_model_config", None)
+    if config is not None:
+        return str(config.task_level.value)
+    return "graph" if one.get("index") is None else "node"
+
+
+def row_numbers(index: Any) -> Tensor:
+    """Row numbers from an integer, a sequence of integers, or a boolean mask."""
+    index = torch.as_tensor(index).flatten().cpu()
+    rows: Tensor = index.nonzero().flatten() if index.dtype is torch.bool else index
+    return rows
+
+
+def target_nodes(one: PyGExplanation, level: str | None = None) -> Tensor:
+    """Positions of the explained nodes, or of both ends of the explained links; none for a whole graph."""
+    index, level = one.get("index"), level or task_level(one)
+    if level == "node":
+        own = one.get("node_id")
+        if index is not None or own is None:
+            return row_numbers(0 if index is None else index)
+        positions: Tensor = (own.cpu() == int(one.get("output_id", 0))).nonzero().flatten()
+        return positions
+    if level == "edge" and index is not None:
+        nodes: Tensor = torch.unique(_link_pairs(one)[:, row_numbers(index)])
+        return nodes
+    return torch.zeros(0, dtype=torch.long)
+
+
+def _link_pairs(one: PyGExplanation) -> Tensor:
+    """Node pairs that a link model scores, [2, R]: one of the model's arguments, otherwise the edges."""
+    for name in getattr(one, "_model_args", None) or ("edge_label_index",):
+        pairs = one.get(name)
+        if isinstance(pairs, Tensor) and pairs.dim() == 2 and pairs.size(0) == 2 and not pairs.is_floating_point():
+            return pairs.cpu()
+    edges: Tensor = one.edge_index.cpu()
+    return edges
+
+
+def on_cpu(one: PyGExplanation) -> PyGExplanation:
+    """An explanation with all its tensors on the CPU; itself if they are there already."""
+    here = all(value.device.type == "cpu" for value in one.to_dict().values() if isinstance(value, Tensor))
+    return one if here else copy_explanation(one).cpu()

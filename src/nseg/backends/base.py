@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from numbers import Integral
@@ -50,3 +51,10 @@ def check_workers(workers: Any) -> int | None:
     if isinstance(workers, bool) or not isinstance(workers, Integral) or workers < 1:
         raise InputError(f"workers must be a positive integer (got {workers!r}). Leave it out to use one worker per core.")
     return int(workers)
+
+
+def usable_cores() -> int:
+    """Number of cores that this process may use, or of the machine where the system does not say, as on macOS."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

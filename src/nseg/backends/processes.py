@@ -20,7 +20,7 @@ from multiprocessing import reduction
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from nseg.backends.base import Backend, Item, Result, check_workers
+from nseg.backends.base import Backend, Item, Result, check_workers, usable_cores
 from nseg.backends.serialize import deserialize, serialize, serialize_with_buffers
 from nseg.backends.worker import call_and_serialize, deserialize_result, serialize_error
 from nseg.errors import BackendError
@@ -40,7 +40,12 @@ class Processes(Backend):
     """
 
     def __init__(self, workers: int | None = None) -> None:
-        self.workers = check_workers(workers) or len(os.sched_getaffinity(0))
+        if not hasattr(socket, "send_fds"):
+            raise BackendError(
+                "Worker processes need a system on which processes can share open files, such as Linux or macOS (this one "
+                "cannot). Use backend='local'."
+            )
+        self.workers = check_workers(workers) or usable_cores()
         self._processes: list[_WorkerProcess] = []
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result], None, None]:
@@ -170,7 +175,7 @@ class _WorkerProcess:
                 reduction.send_handle(self.connection, shared.file.fileno(), self.process.pid)
                 self.shared = shared
             self.connection.send_bytes(serialize(("item", item)))
-        except OSError:
+        except (OSError, RuntimeError):  # on macOS, send_handle raises RuntimeError if nobody acknowledges the handle
             pass  # the worker is dead: receive() will notice
 
     def receive(self) -> tuple[int, bytes | None]:

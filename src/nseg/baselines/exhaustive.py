@@ -14,7 +14,7 @@ from nseg.search.descent import Tick
 from nseg.search.enumeration import best_subset
 from nseg.search.harden import SearchResult
 from nseg.search.parts import MaskParts
-from nseg.search.settings import BaseSettings, flag_field, integer_field, number_field
+from nseg.search.settings import MOST_ELEMENTS, TOO_MANY_SUBSETS, BaseSettings, flag_field, integer_field, number_field
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class ExhaustiveSettings(BaseSettings):
 
     undirected: bool = flag_field(True)
     tolerance: float = number_field(0.0)
-    most: int = integer_field(16, 1)
+    most: int = integer_field(16, 1, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
 
 
 class Exhaustive(BatchedAlgorithm):
@@ -57,7 +57,7 @@ class Exhaustive(BatchedAlgorithm):
         if largest > self.settings.most:
             raise UnsupportedError(
                 f"All subsets can be tried for at most {self.settings.most} elements (got {largest} in an instance). "
-                "Leave out large instances, or raise most=..., at twice the cost per element."
+                f"Leave out large instances, or raise most=... to at most {MOST_ELEMENTS}, at twice the cost per element."
             )
         kept, exact = best_subset(causal, parts, self.settings, self.settings.most)
         tick()

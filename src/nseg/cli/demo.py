@@ -13,15 +13,14 @@ from nseg.cli.console import console
 from nseg.cli.options import set_threads
 
 if TYPE_CHECKING:
-    from torch import Tensor
     from torch_geometric.explain import Explanation
 
     from nseg.datasets import Benchmark
 
 READING = (
     "How to read the table: with only the edges of an explanation, the model gives the class the probability 'p factual'; "
-    "without them, 'p complement'. PNS is at least the difference of the two. It is high when these edges are both "
-    "necessary (PN) and sufficient (PS) for the prediction."
+    "without them, 'p complement'. PNS is at least the difference of the two (bounds are rounded down). It is high when "
+    "these edges are both necessary (PN) and sufficient (PS) for the prediction."
 )
 
 
@@ -63,15 +62,13 @@ def demo(
 
 def predictions_table(data: Benchmark, explanations: list[Explanation]) -> Table:
     """Return a table with one line per explanation."""
+    from nseg.wording import bound_text, kept_parts, probability_text
+
     table = Table("instance", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept", title="Why this class?")
     for one in explanations:
-        kept, reach = count_pairs(one, one.hard_edge_mask), count_pairs(one, one.reached)
-        numbers = (one.p_factual, one.p_complement, one.pns, one.pn, one.ps)
         label = data.class_names[int(one.target if one.get("index") is None else one.target[one.index])]
-        table.add_row(str(one.output_id), label, *(f"{n:.3f}" for n in numbers), f"{kept} of {reach}")
+        p = map(probability_text, (one.p_factual, one.p_complement))
+        bounds = map(bound_text, (one.pns, one.pn, one.ps))
+        (edges,) = kept_parts(one)
+        table.add_row(str(one.output_id), label, *p, *bounds, f"{edges.kept} of {edges.total}")
     return table
-
-
-def count_pairs(explanation: Explanation, mask: Tensor) -> int:
-    """Count the pairs of nodes that the marked edges join, in either direction."""
-    return int(explanation.edge_index[:, mask].sort(0).values.unique(dim=1).size(1))

@@ -61,6 +61,7 @@ Folder = Annotated[
     Path | None, typer.Option(help="Folder to store explanations in. A run that was stopped there continues.")
 ]
 Strict = Annotated[bool, typer.Option(help="Stop at the first prediction that cannot be explained.")]
+Retry = Annotated[bool, typer.Option(help="In a run that continues, explain again what could not be explained.")]
 Shard = Annotated[int, typer.Option(min=1, help="Largest number of predictions that are explained and stored together.")]
 Measure = Annotated[bool, typer.Option(help="Measure the explanations; loads all of them into memory.")]
 Page = Annotated[Path | None, typer.Option(help="HTML file to write, which shows the explanations in a browser.")]
@@ -84,6 +85,7 @@ def explain(
     level: Level = "node",
     out: Folder = None,
     strict: Strict = False,
+    retry: Retry = True,
     backend: BackendName = None,
     workers: Workers = None,
     address: Address = None,
@@ -109,13 +111,12 @@ def explain(
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
     outputs = subject.outputs if numbers is None else numbers
     progress = False if quiet else None
-    began, stored = time.perf_counter(), count_stored(out)
+    began, stored = time.perf_counter(), count_stored(out, retry)
     if hasattr(algorithm, "fit"):  # such a method is trained on what it explains
         algorithm.fit(explainer, subject.graphs, outputs, progress=progress)
     with backends.make(backend, workers, address) as pool, interruptible(resumable=out is not None):
-        found: Sequence[Explanation] = explain_many(
-            explainer, subject.graphs, outputs, progress=progress, out=out, strict=strict, backend=pool, shard=shard
-        )
+        run: dict[str, Any] = {"out": out, "strict": strict, "retry": retry, "backend": pool, "shard": shard}
+        found: Sequence[Explanation] = explain_many(explainer, subject.graphs, outputs, progress=progress, **run)
     done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
     console().print(f"{done}, masks {masks}, {algorithm}.")
     explained, measured = show_results(explainer, subject, found, measure, report is not None)
@@ -168,13 +169,13 @@ def prepare_outputs(out: Path | None, report: Path | None, data: Path | None) ->
             raise InputError("--report needs graphs in memory (got a large graph). Leave --report out.")
 
 
-def count_stored(out: Path | None) -> int:
-    """Return how many explanations a folder holds already."""
+def count_stored(out: Path | None, retry: bool) -> int:
+    """Return how many explanations a folder holds already, without those that are explained again."""
     if out is None or not (out / "manifest.json").is_file():
         return 0
     from nseg.runs.stored import Explanations
 
-    return len(Explanations(out))
+    return Explanations(out).count_kept(retry)
 
 
 def describe_work(new: int, stored: int, seconds: float) -> str:

@@ -7,23 +7,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.table import Table
-from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg import metrics
 from nseg.cli.console import console
 from nseg.datasets import Benchmark
-from nseg.graphs.checks import argument_names
 from nseg.runs.stored import attach
+from nseg.wording import bound_text, is_undirected, kept_parts, probability_text
 
 CAPTION = (
     "Fid+: share of predictions whose class changes without the explanation (higher is better). Fid-: share whose class "
     "changes with only the explanation (lower). charact: both in one number (higher); read it beside the sparsity, the "
-    "share of the edges within reach (of the nodes, if only nodes are masked) that is left out. PNS, PN, PS: lower bounds. "
+    "share of the edges within reach, each direction for itself, that is left out (of the nodes or features, if only those "
+    "are masked). PNS, PN, PS: mean lower bounds, rounded down. "
     "Where the model is certain of the class whatever is kept, PS is a ratio of two numbers near 0 and says little."
 )
 TRUTH_CAPTION = " Recall@K and ROC-AUC: against ground truth, for soft masks."
 FIDELITY = ("fid_plus", "fid_minus", "charact", "sparsity", "pns", "pn", "ps")
+BOUNDS = ("pns", "pn", "ps")
 ACCURACY = ("recall_at_k", "roc_auc")
 HEADS = {
     "fid_plus": "Fid+",
@@ -41,26 +42,43 @@ MOST_LISTED = 12  # edges, or nodes, of one explanation
 
 def with_graphs(explainer: Explainer, graphs: Any, found: Sequence[Explanation]) -> list[Explanation]:
     """Return the explanations with their graphs, after a message about failed ones."""
-    names = argument_names(explainer.model, graphs if isinstance(graphs, Data) else graphs[0])
     failed = [one for one in found if one.get("reason") is not None]
     if failed:
         console().print(f"{len(failed)} could not be explained; output {failed[0].output_id}: {failed[0].reason}")
     good = (one for one in found if one.get("reason") is None)
-    return [one if "x" in one else attach(one, graphs, names) for one in good]
+    return [one if "x" in one else attach(one, graphs, explainer=explainer) for one in good]
 
 
 def in_words(explanation: Explanation) -> str:
     """Return what an explanation keeps, as text."""
     one = explanation
-    parts = [f"Output {one.output_id}: p {one.p_factual:.3f} with only the explanation, {one.p_complement:.3f} without it."]
-    if one.get("hard_edge_mask") is not None:
-        ends = one.node_id[one.edge_index[:, one.hard_edge_mask]].T.tolist()
-        edges = _first([f"{a} to {b}" for a, b in ends])
-        parts.append(f"{len(ends)} of {int(one.reached.sum())} edges are kept: {edges}.")
-    if one.get("hard_node_mask") is not None and one.hard_node_mask.size(0) == one.node_id.numel():
-        nodes = one.node_id[one.hard_node_mask.any(1)].tolist()
-        parts.append(f"{len(nodes)} of {one.node_id.numel()} nodes are kept: {_first(nodes)}.")
-    return " ".join(parts)
+    p, q = probability_text(one.p_factual), probability_text(one.p_complement)
+    sentences = [f"Output {one.output_id}: p {p} with only the explanation, {q} without it."]
+    lists = {"edges": _edges, "directed edges": _edges, "nodes": _nodes, "node features": _node_features}
+    for part in kept_parts(one):
+        sentences.append(f"{part.share()} are kept: {_first(lists.get(part.unit, _features)(one))}.")
+    return " ".join(sentences)
+
+
+def _edges(one: Explanation) -> list[str]:
+    """Kept edges within reach, each once; both directions of an undirected edge are one."""
+    ends = one.node_id[one.edge_index[:, one.hard_edge_mask.bool() & one.reached]].T.tolist()
+    if is_undirected(one):
+        return list(dict.fromkeys(f"{min(pair)} - {max(pair)}" for pair in ends))
+    return [f"{a} to {b}" for a, b in ends]
+
+
+def _nodes(one: Explanation) -> list[str]:
+    return [str(n) for n in one.node_id[one.hard_node_mask.any(1)].tolist()]
+
+
+def _node_features(one: Explanation) -> list[str]:
+    ids = one.node_id.tolist()
+    return [f"feature {feature} of node {ids[row]}" for row, feature in one.hard_node_mask.nonzero().tolist()]
+
+
+def _features(one: Explanation) -> list[str]:
+    return [f"feature {feature}" for feature in one.hard_node_mask[0].nonzero().flatten().tolist()]
 
 
 def _first(items: Sequence[object]) -> str:
@@ -100,6 +118,7 @@ def scores_table(measured: dict[str, dict[str, float]]) -> Table:
         caption=CAPTION + (TRUTH_CAPTION if "recall_at_k" in known else ""),
     )
     for name, scores in measured.items():
-        values = (scores.get(metric, math.nan) for metric in known)
-        table.add_row(name, *("" if math.isnan(v) else f"{v:.3f}" for v in values))
+        values = {metric: scores.get(metric, math.nan) for metric in known}
+        texts = ((bound_text if metric in BOUNDS else probability_text)(value) for metric, value in values.items())
+        table.add_row(name, *("" if math.isnan(v) else text for v, text in zip(values.values(), texts, strict=True)))
     return table

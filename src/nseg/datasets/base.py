@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -61,6 +61,10 @@ class Benchmark:
         """Number of features per node."""
         return int(self.graphs[0].num_features)
 
+    def copy(self) -> Benchmark:
+        """A copy that shares no tensor with this one."""
+        return replace(self, graphs=[data.clone() for data in self.graphs], instances=self.instances.clone())
+
     def graph(self, instance: int) -> Data:
         """The graph that contains an instance."""
         return self.graphs[0] if self.level == "node" else self.graphs[instance]
@@ -75,6 +79,6 @@ class Benchmark:
             return Truth(node[source] & node[target], node)
         if "edge_truth" not in data:
             return None
-        node = torch.zeros(data.num_nodes, dtype=torch.bool)
+        node = torch.zeros(data.num_nodes, dtype=torch.bool, device=data.edge_index.device)
         node[data.edge_index[:, data.edge_truth].flatten()] = True
         return Truth(data.edge_truth, node)

@@ -21,9 +21,8 @@ _GENERATED: dict[str, Callable[[int], Benchmark]] = {
 _FROM_FILES: dict[str, Callable[[Path | None], Benchmark]] = {"mutagenicity": mutagenicity, "msrc-21": msrc_21}
 
 
-@cache
 def load(name: str, seed: int = 0, public: bool = False, root: Path | None = None) -> Benchmark:
-    """A dataset of the paper, by name.
+    """A dataset of the paper, by name; every call returns its own copy, which may be changed.
 
     Args:
         name: ba-shapes, tree-cycles, tree-grid, ba-2motif, mutagenicity or msrc-21.
@@ -33,6 +32,12 @@ def load(name: str, seed: int = 0, public: bool = False, root: Path | None = Non
         root: cache folder for downloaded files; NSEG_CACHE or ~/.cache/nseg by default.
     """
     check_name(name)
+    return _load(name, seed, public, root).copy()
+
+
+@cache
+def _load(name: str, seed: int, public: bool, root: Path | None) -> Benchmark:
+    """The dataset that all copies are made of, read or generated once per process."""
     if public:
         folder = data_folder()
         if name != "ba-2motif" or folder is None or not (folder / "BA-2motifs.npz").exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from torch import Tensor, nn
@@ -10,9 +11,10 @@ from torch_geometric.explain import ExplainerAlgorithm
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode, ModelReturnType, ModelTaskLevel
 
-from nseg.errors import InputError, ModelError, NsegError
+from nseg.errors import InputError, ModelError, NsegError, NsegWarning
 from nseg.graphs.checks import check_inputs
-from nseg.model.borrow import borrow, wrap_model_errors
+from nseg.graphs.model_checks import check_arguments, check_model
+from nseg.model.borrow import borrow, unwrap_compiled, wrap_model_errors
 
 
 def _names(kind: Any) -> str:
@@ -43,9 +45,15 @@ class Explainer(PyGExplainer):  # type: ignore[misc]
             ) from error
 
     def __call__(self, x: Any, edge_index: Any, *, target: Any = None, index: Any = None, **kwargs: Any) -> PyGExplanation:
-        check_inputs(self.model, x, edge_index, kwargs, self.model_config.task_level)
-        with borrow(self.model):
-            return super().__call__(x, edge_index, target=target, index=index, **kwargs)
+        model = unwrap_compiled(self.model)
+        note = check_arguments(model, kwargs, ("target", "index"))
+        check_model(model)
+        if note is not None:
+            warnings.warn(note, NsegWarning, stacklevel=2)
+        inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
+        given = {name: inputs.kwargs[name] for name in kwargs}
+        with borrow(model):
+            return super().__call__(inputs.x, inputs.edge_index, target=target, index=index, **given)
 
     def get_prediction(self, *args: Any, **kwargs: Any) -> Tensor:
         """The model's output; what the model raises becomes a sentence."""

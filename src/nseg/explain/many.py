@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -36,6 +36,7 @@ def explain_many(
     progress: bool | None = None,
     out: None = None,
     strict: bool | None = None,
+    retry: bool = True,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -54,6 +55,7 @@ def explain_many(
     progress: bool | None = None,
     out: str | Path,
     strict: bool | None = None,
+    retry: bool = True,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -71,6 +73,7 @@ def explain_many(
     progress: bool | None = None,
     out: str | Path | None = None,
     strict: bool | None = None,
+    retry: bool = True,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -94,6 +97,8 @@ def explain_many(
             interruption, it explains what is missing; it refuses a folder of another model, data, settings or targets.
         strict: stop at the first target that cannot be explained, e.g. because the model raises or gives NaN. If false, such
             a target gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.
+        retry: when a run is resumed, also explain shards again that hold targets which could not be explained, because the
+            cause may be gone, such as a lack of memory. Results never get worse by it. False leaves such targets.
         backend: ``"local"``, ``"processes"``, ``"ray"``, or an object from :mod:`nseg.backends`.
         workers: number of workers of the backend; one per core by default.
         shard: maximum number of targets that are explained, sent and stored together.
@@ -111,31 +116,63 @@ def explain_many(
         meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
         job.advance = meter.tick
         if out is None:
-            with closing(opened.map(job, shards)) as results:
-                found = {number: meter.finish(some, len(some)) for number, some in results}
-            explanations = in_target_order([found[number] for number in range(len(shards))])
-            _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations))
+            explanations = _explain_all(opened, job, shards, meter)
+            _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), job.notes)
             return explanations
         with open_run(out, job.manifest(shards), len(shards)) as folder:
-            _explain_missing(opened, job, shards, folder, meter)
+            _explain_missing(opened, job, shards, folder, meter, retry)
     return Explanations(out)
 
 
+def _explain_all(backend: Backend, job: ExplainJob, shards: list[Shard], meter: ShardProgress) -> list[Explanation]:
+    """Explain all shards; again without shortcuts those with them, if a verified sample shows that these are wrong."""
+    found: dict[int, list[Explanation]] = {}
+    notes, remaining = list[str](), list(range(len(shards)))
+    while remaining:
+        plain = set()
+        with closing(backend.map(job, [shards[n] for n in remaining])) as results:
+            for position, result in results:
+                number = remaining[position]
+                found[number] = meter.finish(result.explanations, len(result.explanations))
+                notes += result.notes
+                plain |= {number} if result.plain else set()
+        remaining = [number for number in remaining if number not in plain] if plain else []
+        job.plain = bool(plain)
+    job.notes = notes
+    return in_target_order([found[number] for number in range(len(shards))])
+
+
 def _explain_missing(
-    backend: Backend, job: ExplainJob, shards: list[Shard], folder: RunFolder, meter: ShardProgress
+    backend: Backend, job: ExplainJob, shards: list[Shard], folder: RunFolder, meter: ShardProgress, retry: bool
 ) -> None:
-    """Explain and store the shards that are missing."""
-    missing, failed, thinned = folder.missing(), 0, 0
-    meter.finish(None, sum(len(rows) for _, rows in shards) - sum(len(shards[n][1]) for n in missing))
-    with closing(backend.map(_EncodedJob(job), [shards[n] for n in missing])) as results:
-        for position, (content, reasons, fewer) in results:
-            folder.store(missing[position], content)
-            meter.finish(None, len(shards[missing[position]][1]))
-            failed, thinned = failed + reasons, thinned + fewer
-    _warn(failed, thinned)
+    """Explain and store the shards that are missing, and those with targets that could not be explained."""
+    failed, thinned, notes = 0, 0, list[str]()
+    total, job.plain = sum(len(rows) for _, rows in shards), folder.plain
+    missing = folder.missing(retry)
+    if folder.retried:
+        again = f"{sum(folder.retried.values())} targets could not be explained before and are tried again"
+        warnings.warn(f"{again}; retry=False (--no-retry) leaves them.", NsegWarning, stacklevel=3)
+    meter.finish(None, total - sum(len(shards[n][1]) for n in missing))
+    while missing:
+        plain = set()
+        with closing(backend.map(_EncodedJob(job), [shards[n] for n in missing])) as results:
+            for position, result in results:
+                trust = not result.plain
+                failed += folder.store(missing[position], result.content, result.failed, trust)
+                meter.finish(None, len(shards[missing[position]][1]))
+                thinned += result.thinned
+                notes += result.notes
+                plain |= {missing[position]} if result.plain else set()
+        if not plain or folder.plain:
+            break
+        folder.distrust(plain)  # a verified sample shows that shortcuts are wrong: all other shards again
+        job.plain, missing = True, folder.missing()
+    _warn(failed, thinned, notes)
 
 
-def _warn(failed: int, thinned: int) -> None:
+def _warn(failed: int, thinned: int, notes: Sequence[str]) -> None:
+    for note in dict.fromkeys(notes):
+        warnings.warn(note, NsegWarning, stacklevel=4)
     if failed:
         warnings.warn(f"{failed} targets could not be explained; their records say why.", NsegWarning, stacklevel=4)
     if thinned:
@@ -147,16 +184,26 @@ def _warn(failed: int, thinned: int) -> None:
         )
 
 
+class _EncodedResult(NamedTuple):
+    """A shard as Parquet, and the number of targets not explained, or not on their whole subgraph."""
+
+    content: bytes
+    failed: int
+    thinned: int
+    notes: tuple[str, ...]
+    plain: bool
+
+
 class _EncodedJob:
-    """A job whose results are stored: Parquet, and the number of targets not explained, or not on their whole subgraph."""
+    """A job whose results are stored."""
 
     def __init__(self, job: ExplainJob) -> None:
         self.job, self.gpus = job, job.gpus
 
-    def __call__(self, shard: Shard) -> tuple[bytes, int, int]:
-        found = self.job(shard)
+    def __call__(self, shard: Shard) -> _EncodedResult:
+        found, notes, plain = self.job(shard)
         failed, thinned = (sum(bool(one.get(name)) for one in found) for name in ("reason", "left_out"))
-        return encode(found), failed, thinned
+        return _EncodedResult(encode(found), failed, thinned, notes, plain)
 
 
 @contextmanager

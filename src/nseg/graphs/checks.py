@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelTaskLevel
 
 from nseg.errors import InputError
 from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.model_checks import check_precision, forward_parameters
 
 
 def takes_argument(model: nn.Module, name: str) -> bool:
     """Whether the model's ``forward`` has a parameter of that name."""
-    return name in inspect.signature(model.forward).parameters
+    return name in forward_parameters(model)
 
 
 def argument_names(model: nn.Module, data: Data) -> list[str]:
@@ -26,18 +29,20 @@ def argument_names(model: nn.Module, data: Data) -> list[str]:
 
 
 def check_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str, Any], level: ModelTaskLevel) -> ModelInputs:
-    """The model's arguments, checked."""
+    """The model's arguments, checked; node numbers become ``torch.long``, and a single pair of nodes [2] becomes [2, 1]."""
     _check_graph(x, edge_index)
+    check_precision("x", x)
+    edge_index = _as_long(edge_index)
     kwargs = {name: _leave_inference_mode(value) for name, value in kwargs.items()}
     _check_node_numbers("edge_index", edge_index, x.size(0))
+    pairs_name, pairs = find_pairs(kwargs, x.size(0)) if level is ModelTaskLevel.edge else (None, None)
+    if pairs_name is not None:
+        kwargs[pairs_name] = pairs
     _check_devices(model, {"x": x, "edge_index": edge_index, **kwargs})
     _check_values({"x": x, **kwargs}, edge_index.size(1))
-    pairs_name = find_pairs(kwargs, x.size(0))[0] if level is ModelTaskLevel.edge else None
     if level is ModelTaskLevel.graph and kwargs.get("batch") is None and takes_argument(model, "batch"):
         kwargs["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
-    return ModelInputs(
-        _leave_inference_mode(x).detach(), _leave_inference_mode(edge_index).as_subclass(Tensor), kwargs, pairs_name
-    )
+    return ModelInputs(_leave_inference_mode(x).detach(), _leave_inference_mode(edge_index), kwargs, pairs_name)
 
 
 def _check_graph(x: Any, edge_index: Any) -> None:
@@ -55,29 +60,43 @@ def _check_graph(x: Any, edge_index: Any) -> None:
             f"edge_index must be an integer tensor [2, E] (got {kind}). "
             "Convert a sparse matrix with torch_geometric.utils.to_edge_index."
         )
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_index.dtype is not torch.long:
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or not _is_integer(edge_index):
+        swapped = x.dim() == 2 and x.size(0) == 2 and _is_integer(x)
         raise InputError(
             f"edge_index must be a torch.long tensor [2, E] (got {edge_index.dtype} of shape {tuple(edge_index.shape)})."
+            + (" Were x and edge_index swapped?" if swapped else "")
         )
     if x.dim() == 0 or x.size(0) == 0:
         raise InputError(f"x must have at least one node (got shape {tuple(x.shape)}).")
 
 
 def find_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tensor | None]:
-    """The argument that holds the node pairs which a link model scores, and the pairs."""
+    """The argument that holds the node pairs which a link model scores, and the pairs, [2, P]."""
     given = kwargs.get("edge_label_index")
     if given is not None and not _is_pair_index("edge_label_index", given):
         kind = f"shape {tuple(given.shape)}" if isinstance(given, Tensor) else type(given).__name__
         raise InputError(
             f"edge_label_index must be a tensor of node numbers, [2, pairs] (got {kind}). Try torch.tensor([[a], [b]])."
         )
-    name = next((name for name, value in kwargs.items() if _is_pair_index(name, value)), None)
-    if name is None:
+    found = [name for name, value in kwargs.items() if _is_pair_index(name, value)]
+    if not found:
         return None, None
+    name = found[0] if given is None else "edge_label_index"
     if not kwargs[name].numel():
         raise InputError(f"{name} must hold at least one pair of nodes (got none).")
-    _check_node_numbers(name, kwargs[name], nodes)
-    return name, kwargs[name]
+    pairs = _as_long(kwargs[name]).reshape(2, -1)
+    _check_node_numbers(name, pairs, nodes)
+    return name, pairs
+
+
+def _is_integer(value: Tensor) -> bool:
+    return not (value.is_floating_point() or value.is_complex() or value.dtype is torch.bool)
+
+
+def _as_long(value: Tensor) -> Tensor:
+    """Node numbers as a plain ``torch.long`` tensor, also from an ``EdgeIndex`` of PyG."""
+    plain: Tensor = value.as_tensor() if isinstance(value, EdgeIndex) else value.as_subclass(Tensor)
+    return plain.long()
 
 
 def _leave_inference_mode(value: Any) -> Any:
@@ -86,8 +105,9 @@ def _leave_inference_mode(value: Any) -> Any:
 
 
 def _is_pair_index(name: str, value: Any) -> bool:
-    pairs = isinstance(value, Tensor) and value.dim() == 2 and value.size(0) == 2 and not value.is_floating_point()
-    return "index" in name and pairs
+    """Whether an argument holds pairs of nodes: [2, P], or [2] for one pair by the name that PyG uses."""
+    dims = (1, 2) if name == "edge_label_index" else (2,)
+    return "index" in name and isinstance(value, Tensor) and value.dim() in dims and len(value) == 2 and _is_integer(value)
 
 
 def _check_node_numbers(name: str, ends: Tensor, nodes: int) -> None:
@@ -96,6 +116,11 @@ def _check_node_numbers(name: str, ends: Tensor, nodes: int) -> None:
             f"{name} must hold node numbers from 0 to {nodes - 1}, because x has {nodes} rows "
             f"(got {int(ends.min())} to {int(ends.max())})."
         )
+
+
+def model_device(model: nn.Module) -> torch.device:
+    """The device that a model is on; the CPU if it has no tensors."""
+    return next((value.device for value in chain(model.parameters(), model.buffers())), torch.device("cpu"))
 
 
 def _check_devices(model: nn.Module, given: Mapping[str, Any]) -> None:
@@ -120,7 +145,12 @@ def _check_values(given: Mapping[str, Any], edges: int) -> None:
         if not isinstance(value, Tensor) or value.layout is not torch.strided:
             continue
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            raise InputError(f"{name} must be finite (got NaN or infinity). Clean it, e.g. with torch.nan_to_num.")
+            where = (~torch.isfinite(value)).nonzero()
+            first = where[0].tolist()
+            raise InputError(
+                f"{name} must be finite (got {float(value[tuple(first)])} in {name}{first}, the first of {len(where)} such "
+                "entries). Clean it, e.g. with torch.nan_to_num."
+            )
         if name in ("edge_weight", "edge_attr", "edge_type") and value.shape[:1] != (edges,):
             raise InputError(f"{name} must have one entry per edge, {edges} (got shape {tuple(value.shape)}).")
         valid_batch = value.dtype is torch.long and value.shape == given["x"].shape[:1] and bool((value >= 0).all())
@@ -132,14 +162,22 @@ def _check_values(given: Mapping[str, Any], edges: int) -> None:
 
 
 def check_index(index: Any, number: int) -> Tensor:
-    """Row numbers from an int, a list, a range or a tensor (also boolean); None means all ``number`` rows."""
+    """Row numbers from an int, a list, a range, a slice or a tensor (also boolean); None means all ``number`` rows.
+
+    Negative numbers count from the end.
+
+    >>> check_index(-1, 5), check_index(slice(3, None), 5)
+    (tensor([4]), tensor([3, 4]))
+    """
     if index is None:
         return torch.arange(number)
+    if isinstance(index, slice):
+        index = torch.arange(number)[_check_slice(index)]
     try:
         row = torch.as_tensor(list(index) if isinstance(index, Iterable) and not isinstance(index, Tensor | str) else index)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(
-            f"index must be a number, a sequence of numbers or a tensor (got {index!r}). Use range(a, b) for a slice."
+            f"index must be a number, a slice, a sequence of numbers or a tensor (got {index!r}). Try range(a, b)."
         ) from None
     if row.dtype is torch.bool:
         if row.shape != (number,):
@@ -150,12 +188,23 @@ def check_index(index: Any, number: int) -> Tensor:
         raise InputError("index must name at least one output (got an empty index). Use None for all outputs.")
     if row.is_floating_point() or row.is_complex():
         raise InputError(f"index must hold whole numbers (got {row.dtype}).")
-    if int(row.min()) < 0 or int(row.max()) >= number:
+    if int(row.min()) < -number or int(row.max()) >= number:
         raise InputError(
-            f"index must be between 0 and {number - 1}, because there are {number} outputs "
-            f"(got {int(row.min())} to {int(row.max())})."
+            f"index must be between 0 and {number - 1}, or from -{number} to -1 to count from the end, because there are "
+            f"{number} outputs (got {int(row.min())} to {int(row.max())})."
         )
-    return row.long()
+    return torch.where(row < 0, row + number, row).long()
+
+
+def _check_slice(index: slice) -> slice:
+    parts = (index.start, index.stop, index.step)
+    whole = all(part is None or (isinstance(part, Integral) and not isinstance(part, bool)) for part in parts)
+    if not whole or (index.step is not None and index.step < 1):
+        raise InputError(
+            f"A slice of outputs must consist of whole numbers and go forwards (got {index}). Try slice(a, b), or "
+            "range(b, a, -1) to go backwards."
+        )
+    return index
 
 
 def output_role(inputs: ModelInputs, level: ModelTaskLevel) -> tuple[Role, int]:

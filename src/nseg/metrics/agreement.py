@@ -51,7 +51,7 @@ def perturbed_stability(
     runs = [explain_many(explainer, data, index)]
     for _ in range(times):
         other = data.clone()
-        other.x = data.x + noise * torch.randn(data.x.shape, generator=rng, dtype=data.x.dtype)
+        other.x = data.x + noise * torch.randn(data.x.shape, generator=rng, dtype=data.x.dtype).to(data.x.device)
         runs.append(explain_many(explainer, other, index))
     same = torch.tensor(
         [

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from nseg.wording import PartSize, bound_text, probability_text, share_words, upper_bound_text
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Certificate:
         ceiling_exact: whether all subsets were tried.
         kept, elements: number of elements in the explanation, and in the instance.
         unit: what the elements are.
+        size: how many elements of each kind are kept, and of how many.
     """
 
     law: str
@@ -64,37 +66,44 @@ class Certificate:
     kept: int
     elements: int
     unit: str
+    size: tuple[PartSize, ...] = ()
 
-    def words(self, class_name: str | None = None) -> str:
-        """The certificate in plain words; ``class_name`` names the class."""
+    def words(self, class_name: str | None = None, molecule: bool = False) -> str:
+        """The certificate in plain words.
+
+        Args:
+            class_name: name of the class.
+            molecule: whether edges are bonds and nodes are atoms.
+        """
         target = f"class {self.target}" if class_name is None else f"“{class_name}”"
-        return " ".join(
-            [self._explanation(target), self._complement(), self._bounds(), self._monotonicity(), self._ceiling()]
-        )
+        sentences = [self._explanation(target, molecule), self._complement(), self._bounds()]
+        return " ".join([*sentences, self._monotonicity(), self._ceiling()])
 
     def as_plain_data(self) -> dict[str, Any]:
         """The certificate as plain data that JSON can hold."""
         return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
 
-    def _explanation(self, target: str) -> str:
-        what = f"these {self.kept} of {self.elements} {self.unit}"
-        return f"With only {what}, the model gives {target} with p = {self.p_factual:.2f}."
+    def _explanation(self, target: str, molecule: bool) -> str:
+        what = share_words(self.size, molecule) or f"{self.kept} of {self.elements} {self.unit}"
+        return f"With only {what}, the model gives {target} with p = {probability_text(self.p_factual)}."
 
     def _complement(self) -> str:
+        p = probability_text(self.p_complement)
         if self.law == "literal":
-            return f"With only the others, p = {self.p_complement:.2f}."
+            return f"Without one or both of them, p = {p} on average." if len(self.size) > 1 else f"Without them, p = {p}."
         if self.exact:
-            return f"Over all other subsets under the {self.law} law, p = {self.p_complement:.2f} on average."
+            return f"Over all other subsets under the {self.law} law, p = {p} on average."
         low, high = self.p_complement_interval
         return (
-            f"Over {self.samples} samples of the {self.law} law, p = {self.p_complement:.2f} on average "
-            f"({low:.2f} to {high:.2f} with {100 * self.confidence:g} % confidence)."
+            f"Over {self.samples} samples of the {self.law} law, p = {p} on average "
+            f"({bound_text(low)} to {upper_bound_text(high)} with {100 * self.confidence:g} % confidence)."
         )
 
     def _bounds(self) -> str:
-        low = [_rounded_down(i[0]) for i in (self.pns_interval, self.pn_interval, self.ps_interval)]
-        estimates = "" if self.exact else f" (estimates {self.pns:.2f}, {self.pn:.2f} and {self.ps:.2f})"
-        return f"Hence PNS >= {low[0]}, PN >= {low[1]} and PS >= {low[2]}{estimates}."
+        low = [bound_text(i[0]) for i in (self.pns_interval, self.pn_interval, self.ps_interval)]
+        estimates = [bound_text(value) for value in (self.pns, self.pn, self.ps)]
+        more = "" if self.exact else f" (estimates {estimates[0]}, {estimates[1]} and {estimates[2]})"
+        return f"Hence PNS >= {low[0]}, PN >= {low[1]} and PS >= {low[2]}{more}."
 
     def _monotonicity(self) -> str:
         if not self.monotone:
@@ -107,13 +116,5 @@ class Certificate:
 
     def _ceiling(self) -> str:
         how = f"all {2**self.elements} subsets tried" if self.ceiling_exact else "best found; there may be better"
-        return f"With the literal complement, the best PNS bound of any explanation is {self.ceiling:.2f} ({how})."
-
-
-def _rounded_down(value: float) -> str:
-    """A lower bound with two digits, rounded down so that it stays a lower bound.
-
-    >>> _rounded_down(0.8375), _rounded_down(0.84)
-    ('0.83', '0.84')
-    """
-    return f"{math.floor(100 * value + 1e-6) / 100:.2f}"
+        best = bound_text(self.ceiling)
+        return f"With the literal complement, the best PNS bound of any explanation is {best} ({how})."

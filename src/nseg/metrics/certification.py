@@ -29,8 +29,9 @@ from nseg.search.formulas import bounds
 from nseg.search.moves import climb_merit
 from nseg.search.parts import MaskParts
 from nseg.search.sampling import ComplementSampler
-from nseg.search.settings import BaseSettings
+from nseg.search.settings import MOST_ELEMENTS, BaseSettings
 from nseg.search.worlds import evaluate
+from nseg.wording import kept_parts
 
 RANDOM_STARTS = 2
 """Random subsets from which the ceiling of a large instance is climbed, besides the explanation, all and nothing."""
@@ -40,9 +41,6 @@ ROUNDS = 10
 
 ROUNDING = 1e-5
 """How much likelier the class must be in a world than with the explanation to count as a violation of monotonicity."""
-
-MOST_ELEMENTS = 20
-"""Elements of which all subsets can be tried within a few seconds and a gigabyte."""
 
 LAWS: dict[str, Law] = {"literal": literal, "uniform": Bernoulli(0.5)}
 """Laws by name."""
@@ -275,7 +273,8 @@ def certify(
             kept = parts.flatten(parts.from_weights(group.pack(masks))) > 0.5
             certificates = _Certifier(group.causal, parts, kept, request).certificates()
             found.update(zip(group.numbers.tolist(), certificates, strict=True))
-    return [found[number] for number in range(len(found))]
+    sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
+    return [replace(found[number], size=size) for number, size in enumerate(sizes)]
 
 
 def _check_masks(evaluator: WorldEvaluator) -> None:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer, Explanation
 from torch_geometric.explain.config import MaskType
 
-from nseg.errors import InputError
+from nseg.errors import InputError, NsegWarning
 from nseg.explanation import with_ids
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.separate import separate_graphs
+from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
+from nseg.model.hooks import call_model
 from nseg.model.outcomes import outcome_of
-from nseg.model.traced_graph import TracedGraph, causal_models_of_graphs
+from nseg.model.strategy import PLAIN
+from nseg.model.traced_graph import TracedGraph
+from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import build_worlds
@@ -30,6 +36,12 @@ MaskKind = Literal["soft", "hard"] | float
 
 MASK_NAMES = {EDGES: "edge_mask", NODES: "node_mask"}
 """Attribute of an explanation that holds each part of its mask."""
+
+SAMPLE = 32
+"""Explanations that are verified alone on the whole graph."""
+
+SAMPLED_MEMBERS = 100_000
+"""Nodes and edges of a graph up to which the whole sample is verified; fewer of larger graphs."""
 
 WorldMaker = Callable[[Tensor, Tensor], Tensor]
 """Makes worlds [K, m] from a flat mask [m] and one key per entry, which does not depend on the batch."""
@@ -53,19 +65,34 @@ class EvaluatedGroup:
     node_at: list[Tensor]
 
     def pack(self, masks: Sequence[Masks]) -> Masks:
-        """Masks of these explanations, in the order of the causal model's edges and nodes."""
+        """Masks of these explanations, in the order of the causal model's edges and nodes; 0 outside the explanations."""
         chosen = [masks[number] for number in self.numbers.tolist()]
         found = Masks()
         if EDGES in self.parts:
-            found[EDGES] = torch.cat([one[EDGES][at] for one, at in zip(chosen, self.edge_at, strict=True)])
+            found[EDGES] = torch.cat([_take(one[EDGES], at) for one, at in zip(chosen, self.edge_at, strict=True)])
         if NODES in self.parts:
             found[NODES] = torch.cat(
                 [
-                    one[NODES].expand(at.numel(), -1) if one[NODES].size(0) == 1 else one[NODES][at]
+                    one[NODES].expand(at.numel(), -1) if one[NODES].size(0) == 1 else _take(one[NODES], at)
                     for one, at in zip(chosen, self.node_at, strict=True)
                 ]
             )
         return found
+
+
+def _take(values: Tensor, at: Tensor) -> Tensor:
+    """Values at some positions; 0 at position -1."""
+    if not values.numel():
+        return values.new_zeros(len(at), *values.shape[1:])
+    return values[at] * (at >= 0).to(values.dtype).view(-1, *[1] * (values.dim() - 1))
+
+
+def _positions(known: Tensor, asked: Tensor) -> Tensor:
+    """Position of each number among sorted ones; -1 if it is not there."""
+    if not known.numel():
+        return torch.full_like(asked, -1)
+    position = torch.searchsorted(known, asked).clamp(max=len(known) - 1)
+    return torch.where(known[position] == asked, position, -1)
 
 
 class WorldEvaluator:
@@ -85,33 +112,88 @@ class WorldEvaluator:
         found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
         if not found:
             raise InputError("At least one explanation is needed (got none).")
+        if not all(isinstance(one, Explanation) for one in found):
+            raise InputError(
+                f"explanations must be what explain_many or an Explainer returns (got {type(explanations).__name__}). The "
+                "order of arguments is explainer, data, explanations."
+            )
+        if not isinstance(data, Data) or (isinstance(data, Batch) and explainer.model_config.task_level.value == "graph"):
+            data = separate_graphs(data)
         self.explainer, self.explanations = explainer, [with_ids(one) for one in found]
         self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
         with borrow(self.model), torch.no_grad():
-            self.groups = [self._group(*one) for one in self._causal_models(data)]
+            self._source = self._make_source(data)
+            self.groups = self._trusted_groups()
             self.output = self._in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
         self.target = self._in_order([group.causal.instances.target for group in self.groups])
         self.label = self.outcome.predicted(self.output)
+        if (note := self.outcome.note(self.output)) is not None:
+            warnings.warn(note, NsegWarning, stacklevel=3)
 
     # --- causal models ---------------------------------------------------------------------------------------------------
 
-    def _causal_models(self, data: Data | Sequence[Data]) -> list[tuple[Tensor, CausalModel]]:
+    def _make_source(self, data: Data | Sequence[Data]) -> ModelSource:
         names = getattr(self.explanations[0], "_model_args", None)
         if names is None:
-            raise InputError("Explanations must have their graphs (got stored ones). Add them with nseg.runs.stored.attach.")
+            raise InputError("Explanations must have their graphs (got stored ones). Add them with nseg.runs.attach.")
         self._check_data(data)
         if isinstance(data, Data):
-            return self._causal_models_on_graph(data, names)
+            return self._source_on_graph(data, names)
         graphs = [self.inputs_of(one) for one in self.explanations]
         output = torch.cat(
             [
-                one.prediction if one.get("prediction") is not None else self._predict(graph)
+                one.prediction if one.get("prediction") is not None else call_model(self.model, graph, self.outcome)
                 for one, graph in zip(self.explanations, graphs, strict=True)
             ]
         )
-        models = causal_models_of_graphs(self.model, self.outcome, graphs, output, self._classes(), self.edges, self.nodes)
-        return list(models)
+        return ManyGraphsSource(self.model, self.outcome, graphs, output, self._classes(), self.edges, self.nodes)
+
+    def _trusted_groups(self) -> list[EvaluatedGroup]:
+        """Explanations by causal model, with the fastest strategy that gives what the model gives without shortcuts."""
+        groups: list[EvaluatedGroup] = []
+        for models in self._source.candidates():
+            groups = [self._group(*one) for one in models]
+            if all(group.causal.strategy == PLAIN for group in groups) or self._is_right(groups):
+                break
+        return groups
+
+    def _is_right(self, groups: list[EvaluatedGroup]) -> bool:
+        """Whether causal models agree with the references on all explanations, and with plain passes on a sample.
+
+        Compared are the worlds of the hard masks, and two random worlds.
+        """
+        masks = self.default_masks
+        output = self._in_order([group.causal.output(self._test_weights(group, masks)) for group in groups], 1, groups)
+
+        def agrees(numbers: Tensor, reference: CausalModel | None) -> Tensor:
+            none = torch.zeros_like(numbers, dtype=torch.bool)
+            if reference is None:
+                return none
+            try:
+                found = reference.output(self._test_weights(self._group(numbers, reference), masks))
+            except Exception:  # a model may raise anything on graphs that it does not expect; plain passes decide
+                return none
+            return self.outcome.agree(found, output[:, numbers])
+
+        numbers = torch.arange(len(self.explanations), device=output.device)
+        doubtful = numbers[~agrees(numbers, self._source.reference(numbers))]
+        size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self._source.members, 1)))
+        rng = torch.Generator().manual_seed(0)
+        sample = [some[torch.randperm(len(some), generator=rng).to(some.device)][:size] for some in (numbers, doubtful)]
+        chosen = torch.unique(torch.cat(sample))
+        return all(bool(agrees(one.view(1), self._source.plain(int(one)))) for one in chosen)
+
+    def _test_weights(self, group: EvaluatedGroup, masks: Sequence[Masks]) -> Masks:
+        """Weights of the worlds that a causal model is verified in."""
+        packed = group.pack(masks)
+        worlds = build_worlds(group.parts, packed.map(lambda mask: mask.unsqueeze(0)))
+        for part in group.parts:
+            u = uniform(self._keys(group, part), 2, (0,), worlds[part.name].dtype).T  # [2, m]
+            inside = packed[part.name].flatten() > 0  # worlds of the certificates: any subset, elements left out at random
+            random = ((u < 0.5) | inside & (u < 0.75)).to(u.dtype).view(2, *worlds[part.name].shape[1:])
+            worlds[part.name] = torch.cat([worlds[part.name], random])
+        return worlds
 
     def _check_data(self, data: Data | Sequence[Data]) -> None:
         for one in self.explanations:
@@ -124,50 +206,57 @@ class WorldEvaluator:
                     "which has more, or too few graphs). Give the same graph or list of graphs as to explain_many."
                 )
 
-    def _causal_models_on_graph(self, data: Data, names: Sequence[str]) -> list[tuple[Tensor, CausalModel]]:
-        kwargs = {name: data[name] for name in names if name in data}
-        if self.outcome.level.value == "edge" and not kwargs and self.explanations[0].get("index") is not None:
-            raise InputError("Links can be evaluated if the graph holds their pairs (got none). Set data.edge_label_index.")
+    def _source_on_graph(self, data: Data, names: Sequence[str]) -> ModelSource:
+        kwargs = {name: self._argument(name, data) for name in names}
         inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.outcome.level)
         graph = TracedGraph(self.model, self.outcome, inputs, self.edges, self.nodes)
         row = graph.check_rows([int(one.output_id) for one in self.explanations])
-        return list(graph.causal_models(graph.cuts(row, torch.arange(len(row)), self._classes())))
+        return OneGraphSource(graph, graph.cuts(row, torch.arange(len(row), device=row.device), self._classes()))
+
+    def _argument(self, name: str, data: Data) -> Any:
+        """A model argument on the whole graph; one without a size is the same there as in an explanation."""
+        if data.get(name) is not None:
+            return data[name]
+        own = self.explanations[0].get(name)
+        if isinstance(own, Tensor) and own.dim():
+            raise InputError(
+                f"The graph must hold all arguments that the model took (got none called {name}). Set data.{name} to what "
+                "explain_many was given."
+            )
+        return own
 
     def _group(self, numbers: Tensor, causal: CausalModel) -> EvaluatedGroup:
         here, edge_at, node_at = causal.instances, [], []
         for b, number in enumerate(numbers.tolist()):
             one = self.explanations[number]
-            edge_at.append(torch.searchsorted(one.edge_id, here.edge_id[here.members(Role.EDGE, b)]))
-            node_at.append(torch.searchsorted(one.node_id, here.node_id[here.members(Role.NODE, b)]))
+            edge_at.append(_positions(one.edge_id, here.edge_id[here.members(Role.EDGE, b)]))
+            node_at.append(_positions(one.node_id, here.node_id[here.members(Role.NODE, b)]))
         kind = None
         if self.nodes:
             kind = MaskType.object if self.explanations[0].node_mask.size(1) == 1 else MaskType.attributes
         return EvaluatedGroup(numbers, causal, MaskParts.of(here, self.edges, kind), edge_at, node_at)
 
     def _classes(self) -> Tensor:
-        return torch.cat([one.target if one.get("index") is None else one.target[one.index] for one in self.explanations])
+        found = [one.target if one.get("index") is None else one.target[one.index] for one in self.explanations]
+        return torch.cat([target.view(-1) for target in found])
 
     def inputs_of(self, one: Explanation) -> ModelInputs:
         """The model's arguments for an explanation's own graph."""
         kwargs = {name: one[name] for name in one._model_args}
         return check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
 
-    def _predict(self, inputs: ModelInputs) -> Tensor:
-        output: Tensor = self.model(inputs.x, inputs.edge_index, **inputs.kwargs)
-        return output
-
-    def _in_order(self, values: list[Tensor], dim: int = 0) -> Tensor:
+    def _in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
         """Values of all groups in the order of the explanations."""
-        order = torch.argsort(torch.cat([group.numbers for group in self.groups]))
+        order = torch.argsort(torch.cat([group.numbers for group in groups or self.groups]))
         return torch.cat(values, dim).index_select(dim, order)
 
     @cached_property
     def reached(self) -> list[Tensor]:
         """Edges of each explanation over which a message can reach its output."""
-        reached = [torch.zeros(one.edge_id.numel(), dtype=torch.bool) for one in self.explanations]
+        reached = [torch.zeros_like(one.edge_id, dtype=torch.bool) for one in self.explanations]
         for group in self.groups:
             for number, at in zip(group.numbers.tolist(), group.edge_at, strict=True):
-                reached[number][at] = True
+                reached[number][at[at >= 0]] = True
         return reached
 
     @cached_property
@@ -227,9 +316,9 @@ class WorldEvaluator:
         """One key per entry of a packed mask, from the explained output and the caller's number of the edge or node."""
         here, width = group.causal.instances, part.width
         ids, owner = (here.node_id, here.node_owner) if part.group else (here.edge_id, here.edge_owner)
-        output = torch.tensor([int(self.explanations[number].output_id) for number in group.numbers.tolist()])
+        output = ids.new_tensor([int(self.explanations[number].output_id) for number in group.numbers.tolist()])
         key = (output[owner] << 40) ^ (part.group << 39) ^ (ids * width)
-        return (key.unsqueeze(1) + torch.arange(width)).flatten()
+        return (key.unsqueeze(1) + torch.arange(width, device=ids.device)).flatten()
 
     def probability(self, output: Tensor) -> Tensor:
         """Probability of each explanation's class in outputs [..., B, C], [..., B]."""

@@ -246,5 +246,5 @@ def _rank(mask: Tensor, counts: Tensor | None) -> tuple[Tensor, int]:
     """Rank of each element, those that count first, and how many count (all if None)."""
     flat = mask.flatten() if counts is None else torch.where(counts, mask.flatten(), -torch.inf)
     order = torch.argsort(flat, descending=True, stable=True)
-    rank = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel()))
+    rank = torch.empty_like(order).scatter_(0, order, torch.arange(order.numel(), device=order.device))
     return rank.view_as(mask), mask.numel() if counts is None else int(counts.sum())

@@ -12,7 +12,7 @@ from torch_geometric.explain import Explanation
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
-from nseg.explanation import copy_explanation, with_ids
+from nseg.explanation import copy_explanation, on_cpu, with_ids
 from nseg.metrics import scores
 from nseg.search.noise import uniform
 from nseg.search.parts import TRIVIAL_VALUES
@@ -50,12 +50,12 @@ def accuracy(data: Benchmark, explanations: Explanation | Sequence[Explanation],
             "compare masks by metrics.recall_at_k and metrics.roc_auc."
         )
     found = [with_ids(one) for one in _several(explanations)]
-    rows = [_one(data, one, kind) for one in found]
+    rows = [_one(data, on_cpu(one), kind) for one in found]
     return Accuracy(*(torch.tensor(column, dtype=torch.double) for column in zip(*rows, strict=True)))
 
 
 def _one(data: Benchmark, one: Explanation, kind: str) -> tuple[float, float, float, float, float]:
-    truth, nothing = data.truth(int(one.output_id)), float("nan")
+    truth, nothing = data.truth(int(one.output_id)), float("nan")  # on the CPU, like the dataset's graphs
     mask = one.get(f"{kind}_mask")
     if truth is None or mask is None or not bool(truth.edge.any()):
         return nothing, nothing, nothing, nothing, nothing
@@ -144,7 +144,7 @@ def trivial(explanations: Explanation | Sequence[Explanation], kind: str, seed: 
             if mask is None:
                 continue
             if kind == "random":
-                keys = torch.arange(mask.numel()) + (int(one.output_id) << 24)
+                keys = torch.arange(mask.numel(), device=mask.device) + (int(one.output_id) << 24)
                 new = uniform(keys, 1, (seed, len(name)), mask.dtype).view_as(mask)
             else:
                 new = torch.full_like(mask, TRIVIAL_VALUES[kind])

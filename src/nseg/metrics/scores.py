@@ -95,7 +95,7 @@ def sparsity(mask: Tensor) -> Tensor:
     >>> sparsity(torch.tensor([1.0, 0.5, 0.0, 0.0]))
     tensor(0.6250)
     """
-    return 1 - mask.float().mean() if mask.numel() else torch.tensor(1.0)
+    return 1 - mask.float().mean() if mask.numel() else torch.ones((), device=mask.device)
 
 
 def entropy(mask: Tensor) -> Tensor:
@@ -105,7 +105,10 @@ def entropy(mask: Tensor) -> Tensor:
     tensor(0.3466)
     """
     mask = mask.float()
-    return (torch.special.entr(mask) + torch.special.entr(1 - mask)).mean() if mask.numel() else torch.tensor(0.0)
+    if not mask.numel():
+        return torch.zeros((), device=mask.device)
+    mean: Tensor = (torch.special.entr(mask) + torch.special.entr(1 - mask)).mean()
+    return mean
 
 
 def connectedness(edge_index: Tensor, kept: Tensor, num_nodes: int) -> Tensor:
@@ -116,12 +119,12 @@ def connectedness(edge_index: Tensor, kept: Tensor, num_nodes: int) -> Tensor:
     """
     from scipy.sparse.csgraph import connected_components
 
-    edges = edge_index[:, kept.bool()]
+    edges = edge_index[:, kept.bool()].cpu()  # for SciPy
     if not edges.numel():
-        return torch.tensor(1.0)
+        return torch.ones((), device=edge_index.device)
     _, piece = connected_components(to_scipy_sparse_matrix(edges, num_nodes=num_nodes), directed=False)
     counts = torch.from_numpy(piece)[edges[0]].bincount()
-    return counts.max() / edges.size(1)
+    return (counts.max() / edges.size(1)).to(edge_index.device)
 
 
 # --- against ground truth ----------------------------------------------------------------------------------------------
@@ -169,8 +172,8 @@ def roc_auc(score: Tensor, truth: Tensor) -> float:
     positive, negative = int(truth.sum()), int((~truth.bool()).sum())
     if not positive or not negative:
         return float("nan")
-    ranks = rankdata(score.numpy())
-    return float((ranks[truth.numpy().astype(bool)].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    ranks = rankdata(score.detach().cpu().numpy())
+    return float((ranks[truth.cpu().numpy().astype(bool)].sum() - positive * (positive + 1) / 2) / (positive * negative))
 
 
 def precision(kept: Tensor, truth: Tensor) -> float:
@@ -223,7 +226,7 @@ def bootstrap(values: Tensor, confidence: float = 0.95, samples: int = 2000, see
     >>> bootstrap(torch.ones(5))
     (1.0, 1.0)
     """
-    known = values[~values.isnan()].double().numpy()
+    known = values[~values.isnan()].double().cpu().numpy()
     if not len(known):
         return float("nan"), float("nan")
     rng = np.random.default_rng(seed)

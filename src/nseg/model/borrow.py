@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import Lock, RLock
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -17,8 +19,24 @@ def borrow(model: nn.Module) -> Iterator[None]:
     """Put a model into evaluation mode without gradients, and restore it afterwards, whatever happens.
 
     Training flags, ``requires_grad``, buffers, layer caches, masks of another explainer and the global random state are
-    restored; gradients are never touched.
+    restored; gradients are never touched. A model is lent to one thread at a time; other threads wait.
     """
+    with _lock_of(model), _borrowed(model):
+        yield
+
+
+_locks: WeakKeyDictionary[nn.Module, RLock] = WeakKeyDictionary()
+_locks_guard = Lock()
+
+
+def _lock_of(model: nn.Module) -> RLock:
+    """The lock of a model; the thread that holds it may take it again."""
+    with _locks_guard:
+        return _locks.setdefault(model, RLock())
+
+
+@contextmanager
+def _borrowed(model: nn.Module) -> Iterator[None]:
     modules, parameters = list(model.modules()), list(model.parameters())
     training = [m.training for m in modules]
     requires_grad = [p.requires_grad for p in parameters]
@@ -66,12 +84,22 @@ def flush_denormals() -> Iterator[None]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Run torch on one thread: sums are then equal bit for bit, however many cores there are."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    global _single_users, _threads_before  # noqa: PLW0603 - torch's setting is global too
+    with _locks_guard:
+        if _single_users == 0:
+            _threads_before = torch.get_num_threads()
+            torch.set_num_threads(1)
+        _single_users += 1
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        with _locks_guard:
+            _single_users -= 1
+            if _single_users == 0:  # the last of several threads of the caller gives the setting back
+                torch.set_num_threads(_threads_before)
+
+
+_single_users, _threads_before = 0, 1
 
 
 @contextmanager

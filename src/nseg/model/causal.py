@@ -18,7 +18,7 @@ from nseg.model.hooks import message_passing_layers, node_embeddings, record_lay
 from nseg.model.outcomes import Outcome
 from nseg.model.runner import WorldRunner
 from nseg.model.strategy import PLAIN, RunStrategy
-from nseg.model.tracing import PropagateCall
+from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
 Weights = Mapping[str, Tensor]
 """Weights of K worlds by part: ``"edges"``, the weight of each edge's messages, [K, E]; ``"nodes"``, the factor of each
@@ -183,6 +183,12 @@ class CausalModel:
 
     # --- checks ----------------------------------------------------------------------------------------------------------
 
+    def require_edge_identity(self) -> None:
+        """Raise if a layer's edges only look like edges of the graph (:func:`nseg.model.tracing.require_edge_identity`)."""
+        inputs = self.instances.repeat_worlds(1).inputs
+        calls = trace_model(self.model, inputs, self.outcome)[1]
+        require_edge_identity(self.model, inputs, self.outcome, calls, self.instances.node_owner)
+
     def require_dependence(self, edges: bool, nodes: bool) -> None:
         """Raise unless the output depends on what is to be masked."""
         instances = self.instances
@@ -208,10 +214,21 @@ class CausalModel:
             found = torch.autograd.grad(p, weight, allow_unused=True, retain_graph=True)[0] if p.requires_grad else None
             if found is None:
                 what, argument = ("edges", "edge") if name == "edges" else ("features", "node")
+                if self._changes_without(name, weight):
+                    raise ModelError(
+                        f"The model's output must have a gradient with respect to the {what} that are to be masked (it does "
+                        "not, although it depends on them). Remove torch.no_grad(), detach() and NumPy from forward()."
+                    )
                 raise ModelError(
                     f"The model's output must depend on the {what} that are to be masked (it does not, for the explained "
                     f"rows). Set {argument}_mask_type=None, or check what the model does with them."
                 )
+
+    @torch.no_grad()
+    def _changes_without(self, name: str, ones: Tensor) -> bool:
+        """Whether the output changes if all edges (or features) are masked."""
+        with_it, without = (self.output({name: weight}) for weight in (ones, torch.zeros_like(ones)))
+        return not torch.equal(with_it, without)
 
 
 def _require_finite(value: Tensor) -> Tensor:

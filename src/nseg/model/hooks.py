@@ -14,6 +14,7 @@ from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError
 from nseg.graphs.inputs import ModelInputs
+from nseg.graphs.model_checks import check_precision
 from nseg.model.borrow import wrap_model_errors
 from nseg.model.outcomes import Outcome
 
@@ -52,6 +53,7 @@ def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tensor:
     """The model's output, checked: deterministic, and what its configuration says it is."""
     with torch.no_grad(), wrap_model_errors():
         output, again = call_model(model, inputs, outcome), call_model(model, inputs, outcome)
+    check_precision("the output", output)
     broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
     if broken is None or not bool(outcome.agree(again.masked_fill(broken, 0), output.masked_fill(broken, 0)).all()):
         raise ModelError(
@@ -109,6 +111,9 @@ def count_saved_bytes() -> Iterator[Callable[[], int]]:
     saved: dict[int, int] = {}
 
     def pack(tensor: Tensor) -> Tensor:
+        if tensor.layout is not torch.strided:  # sparse tensors have no single storage
+            saved[id(tensor)] = tensor._values().nbytes if tensor.layout is torch.sparse_coo else tensor.values().nbytes
+            return tensor
         storage = tensor.untyped_storage()
         # a slice keeps no more than itself alive, a broadcast tensor no more than its storage
         size = min(storage.nbytes(), tensor.nbytes)

@@ -36,14 +36,14 @@ class PlannedCall:
 
     Args:
         edge_index: edges of the messages that are computed, [2, M].
-        weight: position of each message's weight, [M]; None if masks do not apply to the layer.
+        weight: position of each message's weight, [M].
         keep: positions of these messages among all the layer would pass; None if all are kept.
         cut: arguments of the call that are reduced to these messages.
         constant: cached arguments that replace those of the call.
     """
 
     edge_index: Tensor
-    weight: Tensor | None
+    weight: Tensor
     keep: Tensor | None
     cut: tuple[str, ...]
     constant: dict[str, Tensor] = field(default_factory=dict)
@@ -51,10 +51,10 @@ class PlannedCall:
 
 @dataclass(frozen=True)
 class Plan:
-    """What the model is called with for K worlds, and what each of its layers then passes on."""
+    """What the model is called with for K worlds, and what each of its layers then passes on; None if it is exempt."""
 
     batch: WorldBatch
-    calls: list[PlannedCall]
+    calls: list[PlannedCall | None]
 
 
 class WorldRunner:
@@ -116,13 +116,13 @@ class WorldRunner:
             self._plans[worlds, share] = plan
         return self._plans[worlds, share]
 
-    def forward(self, inputs: ModelInputs, calls: list[PlannedCall], weights: Tensor | None) -> Tensor:
+    def forward(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: Tensor | None) -> Tensor:
         """One forward pass; ``weights`` are those of all edges in all worlds, and a last 1 for added self-loops."""
         if self.strategy.planned:
             return self._forward_planned(inputs, calls, weights)
         return self._forward_plain(inputs, weights)
 
-    def _forward_planned(self, inputs: ModelInputs, calls: list[PlannedCall], weights: Tensor | None) -> Tensor:
+    def _forward_planned(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: Tensor | None) -> Tensor:
         """A forward pass in which every layer passes the messages that were planned for it."""
         number, current = 0, calls[0] if calls else None
 
@@ -131,12 +131,14 @@ class WorldRunner:
             if number >= len(calls):
                 raise _branching_error(len(calls), number + 1)
             current, number = calls[number], number + 1
+            if current is None:
+                return args
             _, size, kwargs = args
             cut = {k: kwargs[k][current.keep] for k in current.cut}
             return current.edge_index, size, {**kwargs, **cut, **current.constant}
 
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
-            if weights is None or current is None or current.weight is None:
+            if weights is None or current is None:
                 return None
             return _weigh(layer, message, weights.index_select(0, current.weight))
 
@@ -155,7 +157,8 @@ class WorldRunner:
 
         def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
             nonlocal edge_of_message
-            edge_of_message = match_edges(args[0], inputs, args[2], names[id(layer)])
+            if layer.explain is not False:
+                edge_of_message = match_edges(args[0], inputs, layer, args[2], names[id(layer)])
 
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
             if layer.explain is False:
@@ -175,31 +178,35 @@ class WorldRunner:
         batch = self._world_batch(worlds, share)
         _, traced = trace_model(self.model, batch.inputs, self.outcome)
         calls = [self._planned_call(c, call, batch, worlds, len(traced)) for c, call in enumerate(traced)]
-        cached = all(set(call.per_edge) <= set(plan.constant) for call, plan in zip(traced, calls, strict=True))
+        # an exempt layer may need the edges for something else
+        cached = all(p is not None and set(c.per_edge) <= set(p.constant) for c, p in zip(traced, calls, strict=True))
         if self.strategy.drop_edges and cached:
             batch = replace(batch, inputs=self.instances.without_edges(batch.inputs), edges_removed=True)
         return Plan(batch, calls)
 
-    def _repeat(self, calls: list[PlannedCall], worlds: int, share: bool) -> Plan:
+    def _repeat(self, calls: list[PlannedCall | None], worlds: int, share: bool) -> Plan:
         """The plan of one world, repeated; exact because the model itself sees no edges."""
         batch = self._world_batch(worlds, share)
         edges, world = self.instances.num_edges, torch.arange(worlds, device=batch.rows.device).unsqueeze(1)
         own = batch.nodes_per_world
 
-        def repeat(one: PlannedCall) -> PlannedCall:
+        def repeat(one: PlannedCall | None) -> PlannedCall:
+            assert one is not None  # an exempt layer needs the edges, so that such plans are not repeated
             shared = one.edge_index >= own  # boundary nodes come after those of the world
             position = one.edge_index.unsqueeze(1) + torch.where(shared.unsqueeze(1), (worlds - 1) * own, world * own)
-            weight = one.weight
-            if weight is not None:
-                weight = torch.where(weight == edges, worlds * edges, weight + world * edges).flatten()
+            weight = torch.where(one.weight == edges, worlds * edges, one.weight + world * edges).flatten()
             constant = {name: repeat_rows(value, worlds) for name, value in one.constant.items()}
             return replace(one, edge_index=position.flatten(1), weight=weight, constant=constant)
 
         batch = replace(batch, inputs=self.instances.without_edges(batch.inputs), edges_removed=True)
         return Plan(batch, [repeat(one) for one in calls])
 
-    def _planned_call(self, number: int, call: PropagateCall, batch: WorldBatch, worlds: int, total: int) -> PlannedCall:
-        """Keep the messages of step ``number`` of ``total`` that can still reach an explained output."""
+    def _planned_call(
+        self, number: int, call: PropagateCall, batch: WorldBatch, worlds: int, total: int
+    ) -> PlannedCall | None:
+        """Keep the messages of step ``number`` of ``total`` that can still reach an explained output; None if exempt."""
+        if not call.weighted:
+            return None
         reaches = batch.hops[call.edge_index[call.receiver]] <= total - 1 - number
         keep = None if bool(reaches.all()) else reaches.nonzero().flatten()
         edge = call.edge if keep is None else call.edge[keep]
@@ -213,7 +220,7 @@ class WorldRunner:
         own_loop = worlds * self.instances.num_edges  # position of the last weight, 1, for self-loops of the layer
         return PlannedCall(
             edge_index=edge_index,
-            weight=torch.where(edge < 0, own_loop, edge) if call.weighted else None,
+            weight=torch.where(edge < 0, own_loop, edge),
             keep=keep,
             cut=() if keep is None else tuple(k for k in call.per_edge if k not in constant),
             constant=constant,

@@ -18,10 +18,7 @@ from nseg.model.causal import CausalModel, Weights
 from nseg.model.hooks import call_model, node_embeddings, predict
 from nseg.model.outcomes import Outcome
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy, random_weights, subgraph_strategies
-from nseg.model.tracing import PropagateCall, trace_model
-
-CUT_ERRORS = (IndexError, RuntimeError, ValueError, TypeError)
-"""What a model may raise that accepts no graph but its own, e.g. because it has a parameter per node."""
+from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
 CausalModels = Iterator[tuple[Tensor, CausalModel]]
 """Causal models that together hold all instances, each with the numbers of its instances."""
@@ -54,10 +51,13 @@ class TracedGraph:
         self.model, self.outcome, self.inputs = model, outcome, inputs
         self.edges, self.nodes = edges, nodes
         self.calls: list[PropagateCall] = []
+        self.obstacle = ""
         self.output = predict(model, inputs, outcome)
         self.traced = True
         try:
             self.calls = trace_model(model, inputs, outcome)[1]
+            if edges:
+                require_edge_identity(model, inputs, outcome, self.calls, inputs.kwargs.get("batch"))
         except ModelError:
             if edges:
                 raise
@@ -128,8 +128,9 @@ class TracedGraph:
                     found = self._output_together_and_alone(pilots, strategy, weights)
                 if bool(self.outcome.agree(found, expected).all()):
                     return strategy
-            except CUT_ERRORS:
-                continue
+                self.obstacle = "its output changes when only the subgraph around a target is run, or several together"
+            except Exception as error:  # a model may raise anything on a graph that is not its own
+                self.obstacle = f"it raises {type(error).__name__} on a subgraph or on several together"
         return PLAIN
 
     def _strategies(self) -> Sequence[RunStrategy]:
@@ -166,27 +167,70 @@ class TracedGraph:
 
     # --- instances -------------------------------------------------------------------------------------------------------
 
-    def causal_models(self, cuts: TargetCuts) -> CausalModels:
+    def causal_models(self, cuts: TargetCuts, strategy: RunStrategy | None = None) -> CausalModels:
         """Causal models that together hold all instances, each with the numbers of its instances.
 
         Each gives the whole graph's output where nothing is masked.
+
+        Args:
+            cuts: subgraphs around the explained rows.
+            strategy: how worlds are run; the fastest that is exact for a few outputs if None.
         """
+        strategy = strategy or self.strategy
         row, owner, target = cuts.row, cuts.owner, cuts.target
         remaining = torch.unique(owner)
-        if self.strategy.hops is not None:
-            causal = self._causal_model_of_cuts(cuts, self.strategy)
-            with torch.no_grad():
-                same = self.outcome.agree(causal.output()[0], self.output[row])
+        if strategy.hops is not None:
+            causal = self._causal_model_of_cuts(cuts, strategy)
+            try:
+                with torch.no_grad():
+                    same = self.outcome.agree(causal.output()[0], self.output[row])
+            except Exception:  # a model may raise anything on a graph that is not its own
+                same = torch.zeros_like(row, dtype=torch.bool)
             bad = torch.unique(owner[~same])
             good = remaining[~torch.isin(remaining, bad)]
             if good.numel():
                 yield good, causal.select(good)
             remaining = bad
+            strategy = PLAIN
         for number in remaining.tolist():
             mine = owner == number
-            instances = pack_graphs([self.inputs], self.outputs, [row[mine]], [target[mine]]).keep_explained_graphs()
-            strategy = PLAIN if self.strategy.hops is not None else self.strategy
-            yield remaining.new_tensor([number]), self._causal_model(instances, strategy)
+            yield remaining.new_tensor([number]), self._causal_model(self._whole_graph(row[mine], target[mine]), strategy)
+
+    def _whole_graph(self, row: Tensor, target: Tensor) -> InstanceBatch:
+        """One instance on the whole graph."""
+        return pack_graphs([self.inputs], self.outputs, [row], [target]).keep_explained_graphs()
+
+    def plain_model(self, row: Tensor, target: Tensor) -> CausalModel:
+        """The causal model of one instance on the whole graph, with the plain strategy."""
+        return self._causal_model(self._whole_graph(row, target), PLAIN)
+
+    def reference_model(self, cuts: TargetCuts, which: Tensor) -> CausalModel | None:
+        """The causal model of some instances without shortcuts that depend on the instance; None if they are not cut.
+
+        The subgraphs are wider than any layer needs, all messages are passed, and nothing is carried over from the whole
+        graph.
+        """
+        if self.strategy.hops is None:
+            return None
+        wide = cuts.at(max(self.hops, self.strategy.hops) + 1)
+        return self._causal_model(wide if len(which) == len(wide) else wide.select(which), UNTRACED)
+
+    @property
+    def slow_note(self) -> str | None:
+        """Why worlds are run slowly and what that costs; None if they are not."""
+        strategy = self.strategy
+        if strategy.batched and (strategy.hops is not None or self.outputs is Role.GRAPH):
+            return None
+        how = "the whole graph" + ("" if strategy.batched else ", one world at a time")
+        return (
+            f"Shortcuts are not exact for {type(self.model).__name__}: {self.obstacle}. Each explanation therefore runs "
+            f"{how}, hundreds of times. The answers are the same, only slower."
+        )
+
+    @property
+    def cautious_strategy(self) -> RunStrategy:
+        """A strategy that carries nothing over from the whole graph."""
+        return RunStrategy(self.hops + 1, drop_edges=False, constants=False)
 
     def _causal_model(
         self, instances: InstanceBatch, strategy: RunStrategy, calls: Sequence[PropagateCall] = ()
@@ -220,7 +264,7 @@ class TracedGraph:
                 with torch.no_grad():
                     output = call_model(self.model, instances.repeat_worlds(1).inputs, self.outcome)
                 good = self.outcome.agree(output[instances.row], self.output[row[some]]).nonzero().flatten()
-            except CUT_ERRORS:
+            except Exception:  # a model may raise anything on a graph that is not its own
                 continue
             if good.numel():
                 rows, _ = group_members(instances.ptr[self.outputs], good)
@@ -234,6 +278,15 @@ class TracedGraph:
 # --- many graphs ---------------------------------------------------------------------------------------------------------
 
 
+def pack_causal_model(
+    model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], target: Tensor, strategy: RunStrategy
+) -> CausalModel:
+    """One causal model of whole graphs, one instance each."""
+    row = [torch.zeros(1, dtype=torch.long, device=target.device)] * len(graphs)
+    classes = [target[n : n + 1] for n in range(len(graphs))]
+    return CausalModel(model, outcome, pack_graphs(graphs, Role.GRAPH, row, classes), strategy)
+
+
 def causal_models_of_graphs(
     model: nn.Module,
     outcome: Outcome,
@@ -242,6 +295,7 @@ def causal_models_of_graphs(
     target: Tensor,
     edges: bool,
     nodes: bool,
+    strategies: Sequence[RunStrategy] = GRAPH_STRATEGIES,
 ) -> CausalModels:
     """Causal models that together hold all graphs, one instance each, with the numbers of their instances.
 
@@ -251,14 +305,12 @@ def causal_models_of_graphs(
         output: the model's output for each alone, [B, C].
         target: class of each, [B].
         edges, nodes: what will be masked.
+        strategies: strategies to try, fastest first.
     """
     number = torch.arange(len(graphs), device=target.device)
 
     def pack(some: Tensor, strategy: RunStrategy) -> CausalModel:
-        chosen = [graphs[n] for n in some.tolist()]
-        row = [torch.zeros(1, dtype=torch.long, device=target.device)] * len(chosen)
-        classes = [target[n : n + 1] for n in some.tolist()]
-        return CausalModel(model, outcome, pack_graphs(chosen, Role.GRAPH, row, classes), strategy)
+        return pack_causal_model(model, outcome, [graphs[n] for n in some.tolist()], target[some], strategy)
 
     def is_exact(strategy: RunStrategy) -> bool:
         """Whether a few graphs together give, in random worlds, what each gives alone."""
@@ -271,18 +323,23 @@ def causal_models_of_graphs(
 
     remaining = number
     if can_pack(graphs):
-        for strategy in GRAPH_STRATEGIES:
+        for strategy in strategies:
             try:
                 with torch.no_grad():
                     if not is_exact(strategy):
                         continue
                     causal = pack(number, strategy)
                     good = outcome.agree(causal.output()[0], output)
-            except CUT_ERRORS:
+                if edges:
+                    causal.require_edge_identity()
+            except Exception:  # a model may raise anything on a graph that is not its own
                 continue
             if bool(good.any()):
                 yield number[good], causal.select(number[good])
             remaining = number[~good]
             break
-    for n in remaining.tolist():
-        yield number[n : n + 1], pack(number[n : n + 1], PLAIN)
+    for n in remaining.tolist():  # as a call for this graph alone would do it, so that the answer is the same
+        graph = TracedGraph(model, outcome, graphs[n], edges, nodes)
+        row = torch.zeros(1, dtype=torch.long, device=target.device)
+        ((_, causal),) = graph.causal_models(graph.cuts(row, row, target[n : n + 1]))
+        yield number[n : n + 1], causal

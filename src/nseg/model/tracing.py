@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError
-from nseg.graphs.inputs import ModelInputs
+from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.subgraph import MAX_PARALLEL_EDGES, edge_keys
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.outcomes import Outcome
@@ -30,7 +31,7 @@ class PropagateCall:
         per_edge: names of the arguments with one entry per message.
         constant: those of them that carry no gradient although features and parameters do: the layer seems to derive
             them from the graph alone.
-        weighted: whether masks apply (PyG exempts layers with ``explain = False``).
+        weighted: whether masks apply; PyG exempts layers with ``explain = False``, of which nothing else is recorded.
     """
 
     layer: str
@@ -79,16 +80,19 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
 
 def _record_call(layer: MessagePassing, name: str, args: tuple[Any, ...], inputs: ModelInputs) -> PropagateCall:
     edge_index, _, kwargs = args
-    edge = match_edges(edge_index, inputs, kwargs, name)
+    receiver = 1 if layer.flow == "source_to_target" else 0
+    if layer.explain is False:  # exempt: its messages stay as they are, over whatever nodes they go
+        return PropagateCall(name, torch.empty(0, dtype=torch.long), edge_index, receiver, (), {}, weighted=False)
+    edge = match_edges(edge_index, inputs, layer, kwargs, name)
     per_edge = tuple(k for k, v in kwargs.items() if _is_per_edge(layer, k, v, edge.numel()))
     return PropagateCall(
         layer=name,
         edge=edge,
         edge_index=edge_index,
-        receiver=1 if layer.flow == "source_to_target" else 0,
+        receiver=receiver,
         per_edge=per_edge,
         constant={k: kwargs[k].detach() for k in per_edge if not kwargs[k].requires_grad},
-        weighted=layer.explain is not False,
+        weighted=True,
     )
 
 
@@ -100,35 +104,102 @@ def _is_per_edge(layer: MessagePassing, name: str, value: Any, messages: int) ->
     return not {f"{name}_i", f"{name}_j"} & used
 
 
-def match_edges(edge_index: Any, inputs: ModelInputs, kwargs: dict[str, Any], layer: str) -> Tensor:
-    """Position in ``inputs.edge_index`` of each edge that a layer uses; -1 for self-loops that the layer added."""
+def match_edges(edge_index: Any, inputs: ModelInputs, layer: MessagePassing, kwargs: dict[str, Any], name: str) -> Tensor:
+    """Position in ``inputs.edge_index`` of each edge that a layer uses; -1 for self-loops that the layer added.
+
+    Edges are recognised by their node numbers, which pooling or rewiring may change unnoticed:
+    :func:`require_edge_identity` finds that out.
+    """
     if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided or edge_index.is_floating_point():
         raise ModelError(
-            f"Layer '{layer}' passes messages over a sparse matrix, which edge masks do not reach. Give the model "
+            f"Layer '{name}' passes messages over a sparse matrix, which edge masks do not reach. Give the model "
             "edge_index as an integer tensor [2, E] (torch_geometric.utils.to_edge_index converts a sparse matrix)."
         )
-    ours, device = inputs.edge_index, edge_index.device
+    ours, device, nodes = inputs.edge_index, edge_index.device, inputs.num_nodes
+    if _receives_other_nodes(layer, kwargs, nodes):
+        raise _identity_error(name)
     if edge_index.shape == ours.shape and (torch.equal(edge_index, ours) or torch.equal(edge_index, ours.flip(0))):
         return torch.arange(ours.size(1), device=device)  # unchanged, or every edge reversed
-    nodes = inputs.num_nodes
-    x = kwargs.get("x")
-    pooled = isinstance(x, Tensor) and x.dim() > 1 and nodes not in x.shape
+    if edge_index.numel() and int(edge_index.max()) >= nodes:
+        raise _identity_error(name)
     proper = edge_index[0] != edge_index[1]
     theirs, own = edge_keys(edge_index[:, proper], nodes), edge_keys(ours, nodes)
     own_sorted, order = own.sort()
     position = torch.searchsorted(own_sorted, theirs).clamp(max=max(own.numel() - 1, 0))
-    if pooled or (theirs.numel() and (not own.numel() or not torch.equal(own_sorted[position], theirs))):
-        raise ModelError(
-            f"Layer '{layer}' passes messages over edges that are not in edge_index, or over other nodes (pooling, "
-            "rewiring), so a mask over edge_index does not say which messages to weigh. Explain the part of the model "
-            "before that layer, or features only (edge_mask_type=None)."
-        )
+    if theirs.numel() and (not own.numel() or not torch.equal(own_sorted[position], theirs)):
+        raise _identity_error(name)
     parallel = own_sorted % MAX_PARALLEL_EDGES > 0
     if bool(parallel.any()) and theirs.numel() != int((ours[0] != ours[1]).sum()):
         raise ModelError(
-            f"Layer '{layer}' uses some of several parallel edges, and which ones cannot be determined. Merge parallel "
+            f"Layer '{name}' uses some of several parallel edges, and which ones cannot be determined. Merge parallel "
             "edges with torch_geometric.utils.coalesce."
         )
     edge = torch.full((edge_index.size(1),), -1, dtype=torch.long, device=device)
     edge[proper] = order[position]
     return edge
+
+
+def _receives_other_nodes(layer: MessagePassing, kwargs: dict[str, Any], nodes: int) -> bool:
+    """Whether a layer is given another number of nodes than the graph has."""
+    x = kwargs.get("x")
+    values = x if isinstance(x, tuple | list) else (x,)
+    return any(isinstance(v, Tensor) and v.dim() > 1 and v.size(layer.node_dim) != nodes for v in values)
+
+
+def _identity_error(layer: str) -> ModelError:
+    return ModelError(
+        f"Layer '{layer}' passes messages over edges that are not in edge_index, or over other nodes (pooling, "
+        "rewiring), so a mask over edge_index does not say which messages to weigh. Explain the part of the model "
+        "before that layer, or features only (edge_mask_type=None)."
+    )
+
+
+def require_edge_identity(
+    model: nn.Module, inputs: ModelInputs, outcome: Outcome, calls: Sequence[PropagateCall], graph_of_node: Tensor | None
+) -> None:
+    """Raise if a layer's edges only look like edges of the graph, e.g. because pooling has renumbered the nodes.
+
+    The model is traced again on the same graph with its nodes in another order. Messages over edges of the graph then
+    belong to the same edges as before; edges between renumbered nodes match others, or none.
+
+    Args:
+        model, inputs, outcome: as in :func:`trace_model`.
+        calls: its result.
+        graph_of_node: graph of each node, [N], within which nodes change places; None if there is one graph.
+    """
+    nodes = inputs.num_nodes
+    shuffled = torch.rand(nodes, generator=torch.Generator().manual_seed(nodes)).to(inputs.x.device)
+    order = torch.argsort(shuffled)
+    if graph_of_node is not None:  # models may rely on the nodes of a graph standing together
+        order = order[torch.argsort(graph_of_node[order], stable=True)]
+    new_number = torch.empty_like(order).scatter_(0, order, torch.arange(nodes, device=order.device))
+
+    def permute(name: str, value: Any) -> Any:
+        role = inputs.possible_roles(name)[0]
+        if role is Role.PAIR_INDEX:
+            return new_number[value]
+        return value[order] if role in (Role.NODE, Role.BATCH) else value
+
+    other = replace(
+        inputs,
+        x=inputs.x[order],
+        edge_index=new_number[inputs.edge_index],
+        kwargs={name: permute(name, value) for name, value in inputs.kwargs.items()},
+    )
+    try:
+        again = trace_model(model, other, outcome)[1]
+    except ModelError:
+        raise
+    except Exception:  # a model that accepts no other order of its nodes, e.g. because it stores something per node
+        return
+    if len(again) != len(calls):
+        return  # a branch on the input, which the planned strategies notice
+    tail, head = inputs.edge_index
+    proper = (tail != head).nonzero().flatten()  # a layer may replace self-loops by its own, in another order
+
+    def used(call: PropagateCall) -> Tensor:
+        return call.edge[torch.isin(call.edge, proper)].sort().values
+
+    for before, after in zip(calls, again, strict=True):
+        if before.weighted and not torch.equal(used(before), used(after)):
+            raise _identity_error(before.layer)

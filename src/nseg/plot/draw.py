@@ -22,6 +22,7 @@ MAX_LARGE_NODES = 150
 """Above this number of highlighted nodes, they are drawn small so that the edges between them stay visible."""
 
 MARGIN = 0.06
+_BASE = 0.15  # saturation of the part of a node that stands for features that are not kept
 DASHES = (0, (4, 3))
 
 GroupColours = dict[int, str]
@@ -194,8 +195,9 @@ class _SceneDrawer:
         radius = max(self.node_radius, 4.0)
         nodes = [n for n, strong in zip(shown.nodes, highlighted, strict=True) if strong and not n.target]
         size, outline = (radius, 1.2) if len(nodes) <= MAX_LARGE_NODES else (2.0, 0.3)
-        face = [self._node_colour(n) for n in nodes]
+        face = [self._node_colour(n, _BASE if n.partial else 1.0) for n in nodes]
         self._draw_dots(nodes, size, 5, c=face, linewidths=outline, edgecolors=colours.INK)
+        self._draw_wedges(nodes, size, 5.5)
         ring = 1.25 * radius + 4
         self._draw_targets(1.25 * radius, ring)
         self._draw_names(highlighted, radius, ring)
@@ -206,8 +208,18 @@ class _SceneDrawer:
         if self.shown.level == "edge":
             self.ax.plot([n.x for n in targets], [n.y for n in targets], color=colours.INK, linestyle=DASHES, zorder=4.2)
         self._draw_dots(targets, ring, 6, facecolors="white", linewidths=2.2, edgecolors=colours.INK)
-        face = [self._node_colour(n, 1.0 if n.kept is not False else 0.45) for n in targets]
+        face = [self._node_colour(n, _BASE if n.partial else 1.0 if n.kept is not False else 0.45) for n in targets]
         self._draw_dots(targets, radius, 7, c=face, linewidths=1.2, edgecolors=colours.INK)
+        self._draw_wedges(targets, radius, 7.5)
+
+    def _draw_wedges(self, nodes: Sequence[Node], radius: float, zorder: float, colour: str | None = None) -> None:
+        """Fill the share of each partly kept node that its kept features are, clockwise from the top."""
+        from matplotlib.path import Path
+
+        for share in sorted({n.share for n in nodes if n.partial and n.share is not None}):
+            some = [n for n in nodes if n.share == share]
+            face = [self._node_colour(n) for n in some] if colour is None else colour
+            self._draw_dots(some, radius, zorder, c=face, linewidths=0, marker=Path.wedge(90 - 360 * share, 90))
 
     def _draw_names(self, highlighted: list[bool], radius: float, ring: float) -> None:
         few = len(self.shown.nodes) <= MAX_NAMED_NODES
@@ -231,7 +243,9 @@ class _SceneDrawer:
         shown, highlighted, bond = self.shown, highlighted_nodes(self.shown), self.bond_length
         self.draw_lines([e for e in shown.edges if e.kept], self.kept_width, colours.BAND, 2)
         kept = [n for n in shown.nodes if n.kept]
-        self._draw_dots(kept, 0.78 * self.kept_width, 2.5, c=colours.BAND, edgecolors=colours.KEPT, linewidths=1.2)
+        face = ["white" if n.partial else colours.BAND for n in kept]
+        self._draw_dots(kept, 0.78 * self.kept_width, 2.5, c=face, edgecolors=colours.KEPT, linewidths=1.2)
+        self._draw_wedges(kept, 0.78 * self.kept_width, 2.6, colours.BAND)
         bound = {n for edge in shown.edges for n in (edge.source, edge.end)}
         has_symbol = [node.name != "C" or n not in bound for n, node in enumerate(shown.nodes)]
         strokes = [

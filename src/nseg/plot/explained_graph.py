@@ -5,8 +5,9 @@ Nothing here knows about positions or drawing. All tensors that leave this file 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,9 +16,9 @@ from torch_geometric.explain import Explanation
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
-
-DEFAULT_THRESHOLD = 0.5
-"""Weight above which a soft mask counts as kept when the explanation has no hard mask."""
+from nseg.explanation import row_numbers, task_level
+from nseg.explanation import target_nodes as explained_nodes
+from nseg.wording import hard_mask
 
 
 class ExplainedGraph(NamedTuple):
@@ -60,7 +61,7 @@ def explained_graph(explanation: Explanation, dataset: Benchmark | None) -> Expl
             "explanations from explain_many hold their graph. Use names=... and class_names=... to name nodes and classes."
         )
     index, edge_index = explanation.get("index"), explanation.get("edge_index")
-    output_id = int(explanation.get("output_id", 0 if index is None else _row_numbers(index)[0]))
+    output_id = int(explanation.get("output_id", 0 if index is None else row_numbers(index)[0]))
     edge_id, node_id = explanation.get("edge_id"), explanation.get("node_id")
     whole_graph = None if dataset is None else dataset.graph(output_id)
     if edge_index is None:
@@ -70,6 +71,8 @@ def explained_graph(explanation: Explanation, dataset: Benchmark | None) -> Expl
                 "Pass its dataset: data=nseg.datasets.load(...)."
             )
         edge_index = torch.searchsorted(node_id, whole_graph.edge_index[:, edge_id])  # node_id is sorted
+        explanation = copy.copy(explanation)
+        explanation.edge_index = edge_index
     edge_id = torch.arange(edge_index.size(1)) if edge_id is None else edge_id.cpu()
     node_id = torch.arange(int(explanation.num_nodes or 0)) if node_id is None else node_id.cpu()
     level = _task_level(explanation, dataset)
@@ -83,12 +86,8 @@ def explained_graph(explanation: Explanation, dataset: Benchmark | None) -> Expl
 
 
 def _task_level(explanation: Explanation, dataset: Benchmark | None) -> str:
-    config = getattr(explanation, "_model_config", None)
-    if config is not None:
-        return str(config.task_level.value)
-    if dataset is not None:
-        return dataset.level
-    return "graph" if explanation.get("index") is None else "node"
+    known = getattr(explanation, "_model_config", None) is not None
+    return dataset.level if dataset is not None and not known else task_level(explanation)
 
 
 def _is_subgraph(graph: ExplainedGraph, whole_graph: Data) -> bool:
@@ -98,13 +97,6 @@ def _is_subgraph(graph: ExplainedGraph, whole_graph: Data) -> bool:
     if graph.num_nodes and int(graph.node_id.max()) >= whole_graph.num_nodes:
         return False
     return torch.equal(graph.node_id[graph.edge_index], whole_graph.edge_index.cpu()[:, graph.edge_id])
-
-
-def _row_numbers(index: Any) -> Tensor:
-    """Row numbers from an integer, a sequence of integers, or a boolean mask."""
-    index = torch.as_tensor(index).flatten().cpu()
-    rows: Tensor = index.nonzero().flatten() if index.dtype is torch.bool else index
-    return rows
 
 
 # --- what is explained ---------------------------------------------------------------------------------------------------
@@ -127,29 +119,15 @@ def reached_edges(graph: ExplainedGraph, reached: Tensor | None) -> Tensor:
 
 def target_nodes(graph: ExplainedGraph) -> list[int]:
     """Positions of the explained nodes, or of both ends of the explained links."""
-    index, nodes = graph.explanation.get("index"), torch.zeros(0, dtype=torch.long)
-    if graph.level == "node":
-        nodes = (graph.node_id == graph.output_id).nonzero().flatten() if index is None else _row_numbers(index)
-    elif graph.level == "edge" and index is not None:
-        nodes = torch.unique(_link_pairs(graph)[:, _row_numbers(index)])
-    positions: list[int] = nodes.tolist()
+    positions: list[int] = explained_nodes(graph.explanation, graph.level).tolist()
     return positions
-
-
-def _link_pairs(graph: ExplainedGraph) -> Tensor:
-    """Node pairs that a link model scores, [2, R]: one of the model's arguments, otherwise the edges."""
-    for name in getattr(graph.explanation, "_model_args", None) or ("edge_label_index",):
-        pairs = graph.explanation.get(name)
-        if isinstance(pairs, Tensor) and pairs.dim() == 2 and pairs.size(0) == 2 and not pairs.is_floating_point():
-            return pairs.cpu()
-    return graph.edge_index
 
 
 def explained_class(graph: ExplainedGraph) -> int:
     """The explained class, -1 if unknown."""
     given, index = graph.explanation.get("target"), graph.explanation.get("index")
     target = torch.as_tensor(-1 if given is None else given).flatten()
-    row = 0 if index is None or graph.level == "graph" else int(_row_numbers(index)[0])
+    row = 0 if index is None or graph.level == "graph" else int(row_numbers(index)[0])
     return int(target[row]) if row < target.numel() else -1
 
 
@@ -172,8 +150,8 @@ def title(graph: ExplainedGraph, class_name: str, verdict: str) -> str:
         verdict: whether the prediction is correct, in words; ``""`` if unknown.
     """
     index, word = graph.explanation.get("index"), "link" if graph.level == "edge" else graph.level
-    if index is not None and _row_numbers(index).numel() > 1:
-        return f"{_row_numbers(index).numel()} {word}s"
+    if index is not None and row_numbers(index).numel() > 1:
+        return f"{row_numbers(index).numel()} {word}s"
     text = f"{word} {graph.output_id}: {class_name}" if class_name else f"{word} {graph.output_id}"
     return f"{text} ({verdict})" if verdict else text
 
@@ -235,16 +213,6 @@ def soft_mask(explanation: Explanation, name: str, rows: int = -1) -> Tensor | N
         return None
     mask = mask.detach().cpu().float().nan_to_num()
     return mask.mean(-1) if mask.dim() == 2 else mask
-
-
-def hard_mask(explanation: Explanation, name: str, rows: int = -1) -> Tensor | None:
-    """Whether each element, or any of its features, is kept; None where :func:`soft_mask` is None."""
-    soft = soft_mask(explanation, name, rows)
-    given: Tensor | None = explanation.get(f"hard_{name}")
-    if soft is None or given is None:
-        return None if soft is None else soft > DEFAULT_THRESHOLD
-    hard = given.detach().cpu() > DEFAULT_THRESHOLD
-    return hard.any(-1) if hard.dim() == 2 else hard
 
 
 def ground_truth(graph: ExplainedGraph) -> tuple[Tensor, Tensor]:

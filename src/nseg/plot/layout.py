@@ -43,7 +43,8 @@ def positions(
         symbols: chemical element of each node, for molecules; RDKit then gives the positions, if it is installed.
         orders: bond order of each pair.
     """
-    ends = np.array([pair for pair in pairs if pair[0] != pair[1]], dtype=np.int64).reshape(-1, 2)
+    joined = [pair for pair in pairs if pair[0] != pair[1]]
+    ends = np.array(joined, dtype=np.int32).reshape(-1, 2)  # 32 bits, because SciPy 1.11 takes no others
     both = np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]]
     graph = csr_array((np.ones(2 * len(ends)), both), (nodes, nodes))
     _, component_of = connected_components(graph, directed=False) if nodes else (0, np.zeros(0))

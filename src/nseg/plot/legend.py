@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from nseg.plot import colours
 from nseg.plot.draw import DASHES, GroupColours, single_line
@@ -12,8 +12,22 @@ from nseg.plot.scene import Scene
 TEXT_OFFSET = 10
 """Points between the axes and the text below them: room for the name of the lowest node."""
 
-KEPT_AND_OTHER = ("kept {}", "other {}")
-"""Texts for strong and for faint elements; the braces become "node", "edge", "atom" or "bond"."""
+
+class LegendWords(NamedTuple):
+    """Texts of a legend.
+
+    Args:
+        strong, faint: for strong and for faint elements; the braces become "node", "edge", "atom" or "bond".
+        state: what strong elements are, for nodes of which single features are masked.
+    """
+
+    strong: str
+    faint: str
+    state: str
+
+
+KEPT_AND_OTHER = LegendWords("kept {}", "other {}", "kept")
+"""Texts for kept and for other elements."""
 
 
 def add_legend(
@@ -22,7 +36,7 @@ def add_legend(
     group_colours: GroupColours,
     *,
     truth: bool = False,
-    words: tuple[str, str] = KEPT_AND_OTHER,
+    words: LegendWords = KEPT_AND_OTHER,
     **placement: Any,
 ) -> None:
     """Add a legend to axes or a figure.
@@ -32,7 +46,7 @@ def add_legend(
         scenes: the scenes drawn there.
         group_colours: colours of the groups.
         truth: whether the ground truth is marked.
-        words: texts for strong and for faint elements.
+        words: texts of the legend.
         **placement: arguments of matplotlib's ``legend``.
     """
     entries = _entries(scenes, group_colours, truth, words)
@@ -56,9 +70,7 @@ def add_legend_below(ax: Any, scenes: Sequence[Scene], group_colours: GroupColou
     add_legend(ax, scenes, group_colours, truth=truth, **placement)
 
 
-def _entries(
-    scenes: Sequence[Scene], group_colours: GroupColours, truth: bool, words: tuple[str, str]
-) -> list[tuple[str, Any]]:
+def _entries(scenes: Sequence[Scene], group_colours: GroupColours, truth: bool, words: LegendWords) -> list[tuple[str, Any]]:
     """Name and shape of each entry."""
     from matplotlib.lines import Line2D
 
@@ -73,26 +85,33 @@ def _entries(
         entries.append(("explained link", Line2D([], [], color=colours.INK, linestyle=DASHES)))
     elif any(n.target for n in nodes):
         entries.append(("explained node", _dot("white", outline_width=2.4)))
-    if any(n.kept is not None for n in nodes):
-        face, outline = (colours.BAND, colours.KEPT) if molecule else (colours.NEUTRAL, colours.INK)
-        entries.append((words[0].format(node_word), _dot(face, outline)))
-        entries += [] if molecule else [(words[1].format(node_word), _dot(colours.FAINT, "white"))]
+    face, outline = (colours.BAND, colours.KEPT) if molecule else (colours.NEUTRAL, colours.INK)
+    faint = [] if molecule else [_dot(colours.FAINT, "white")]
+    if any(s.node_features for s in scenes):
+        if any(n.share == 1 for n in nodes):
+            entries.append((f"all features {words.state}", _dot(face, outline)))
+        entries.append(
+            (
+                f"some features {words.state} (filled share)",
+                _dot(face, outline, fillstyle="left", markerfacecoloralt="white"),
+            )
+        )
+        entries += [(f"no feature {words.state}", dot) for dot in faint]
+    elif any(n.kept is not None for n in nodes):
+        entries.append((words.strong.format(node_word), _dot(face, outline)))
+        entries += [(words.faint.format(node_word), dot) for dot in faint]
     if any(e.kept is not None for e in edges):
         kept = (colours.BAND, 8.0) if molecule else (colours.KEPT, 3.2)
         other = (colours.NEUTRAL if molecule else colours.FAINT, 1.2)
-        for word, (colour, width) in zip(words, (kept, other), strict=True):
+        for word, (colour, width) in zip(words[:2], (kept, other), strict=True):
             entries.append((word.format(edge_word), Line2D([], [], color=colour, linewidth=width)))
     if truth and any(e.truth for e in edges):
         entries.append(("ground truth", Line2D([], [], color=colours.TRUTH, linewidth=8)))
     return entries
 
 
-def _dot(face: str, outline: str = colours.INK, outline_width: float = 1.2) -> Any:
+def _dot(face: str, outline: str = colours.INK, outline_width: float = 1.2, **style: Any) -> Any:
     from matplotlib.lines import Line2D
 
-    style: dict[str, Any] = {
-        "markerfacecolor": face,
-        "markeredgecolor": outline,
-        "markeredgewidth": outline_width,
-    }
+    style |= {"markerfacecolor": face, "markeredgecolor": outline, "markeredgewidth": outline_width}
     return Line2D([], [], marker="o", linestyle="", markersize=9, **style)

@@ -10,7 +10,7 @@ from nseg.datasets import Benchmark
 from nseg.errors import InputError, MissingError
 from nseg.plot import colours
 from nseg.plot.chemistry import BOND_LENGTH, atomic_numbers, build_molecule
-from nseg.plot.scene import Scene, scene, typical_edge_length
+from nseg.plot.scene import Node, Scene, scene, typical_edge_length
 
 
 def molecule(
@@ -47,13 +47,19 @@ def molecule(
     page.DrawMolecule(
         drawn,
         highlightAtoms=kept_atoms,
-        highlightAtomColors=dict.fromkeys(kept_atoms, _rgb("#6FB1DB")),
+        highlightAtomColors={n: _atom_colour(shown.nodes[n]) for n in kept_atoms},
         highlightBonds=kept_bonds,
         highlightBondColors=dict.fromkeys(kept_bonds, _rgb(colours.BAND)),
     )
     page.FinishDrawing()
     text: str = page.GetDrawingText()
     return text[text.index("<svg") :]
+
+
+def _atom_colour(atom: Node) -> tuple[float, ...]:
+    """Colour of a kept atom: the paler, the fewer of its features are kept."""
+    strength = 0.2 + 0.5 * (atom.share or 0.0) if atom.partial else 1.0
+    return tuple(1 - strength * (1 - part) for part in _rgb("#6FB1DB"))
 
 
 def _rgb(colour: str) -> tuple[float, ...]:

@@ -77,7 +77,7 @@ def _node_classes(graph: ExplainedGraph, given: Tensor | Sequence[int] | None) -
     """
     explanation = graph.explanation
     if given is not None:
-        known = torch.as_tensor(given)[graph.node_id]
+        known = torch.as_tensor(given).cpu()[graph.node_id]
     elif graph.level == "node" and graph.whole_graph is not None and graph.whole_graph.get("y") is not None:
         known = graph.whole_graph.y[graph.node_id]
     elif graph.level == "node" and explanation.get("node_id") is None and explanation.get("target") is not None:

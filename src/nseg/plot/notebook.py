@@ -11,12 +11,16 @@ from nseg.plot.draw import figure_svg
 from nseg.plot.pictures import explanation as draw_explanation
 from nseg.plot.pictures import summary
 from nseg.plot.scene import scene
+from nseg.wording import bound_text, kept_parts, probability_text, share_words, size_words
 
 MAX_EDGES = 1500
 """Maximum number of drawn edges, so that notebooks stay small."""
 
-NUMBERS = {"pns": "PNS", "pn": "PN", "ps": "PS", "p_factual": "p factual", "p_complement": "p complement"}
-"""Attributes of an explanation that the table shows, with their headings."""
+BOUNDS = {"pns": "PNS ≥", "pn": "PN ≥", "ps": "PS ≥"}
+"""Lower bounds that the table shows, with their headings."""
+
+PROBABILITIES = {"p_factual": "p factual", "p_complement": "p complement"}
+"""Probabilities that the table shows, with their headings."""
 
 
 def html(explanation: Explanation) -> str:
@@ -34,10 +38,10 @@ def _table(explanation: Explanation, reason: str) -> str:
     """The numbers of an explanation, with the reason why there is no picture."""
     output_id = explanation.get("output_id")
     rows = {"output": "" if output_id is None else str(output_id)}
-    rows |= {name: f"{float(explanation[key]):.3f}" for key, name in NUMBERS.items() if explanation.get(key) is not None}
-    for key, name in (("hard_edge_mask", "edges kept"), ("hard_node_mask", "nodes kept")):
-        mask = explanation.get(key)
-        if mask is not None:
-            rows[name] = f"{int((mask > 0).sum())} of {mask.numel()}"
+    for texts, write in ((BOUNDS, bound_text), (PROBABILITIES, probability_text)):
+        rows |= {name: write(float(explanation[k])) for k, name in texts.items() if explanation.get(k) is not None}
+    # Without the graph, nobody knows how many edges and nodes there could be.
+    write_size = size_words if explanation.get("edge_index") is None else share_words
+    rows["kept"] = write_size(kept_parts(explanation))
     cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items() if value)
     return f"<table>{cells}<caption>Explanation. {escape(reason)}</caption></table>"

@@ -12,13 +12,16 @@ from torch_geometric.explain import Explainer, Explanation
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.plot import colours, draw
-from nseg.plot.explained_graph import DEFAULT_THRESHOLD
-from nseg.plot.legend import KEPT_AND_OTHER, TEXT_OFFSET, add_legend, add_legend_below
+from nseg.plot.legend import KEPT_AND_OTHER, TEXT_OFFSET, LegendWords, add_legend, add_legend_below
 from nseg.plot.scene import Scene, scene
 from nseg.plot.worlds import World, worlds_of
+from nseg.wording import DEFAULT_THRESHOLD, bound_text, probability_text
 
 MAX_TITLE = 80
 """Maximum number of characters in a line of a title."""
+
+MAX_FEATURES = 12
+"""Maximum number of features that a caption lists."""
 
 
 def explanation(
@@ -127,11 +130,16 @@ def worlds(
     (found,) = worlds_of(explainer, graphs, explanation)
     shown = scene(explanation, data, **scene_options)
     class_name = draw.single_line(shown.target_name)
-    words = {"edges": "bonds", "nodes": "atoms"} if shown.molecule else {"edges": "edges", "nodes": "nodes"}
-    titles = [f"{WORLD_TITLES[w.event].format(**words)}\np({class_name}) = {w.probability:.2f}" for w in found]
+    edges, nodes = ("bonds", "atoms") if shown.molecule else ("edges", "nodes")
+    nodes = f"{nodes.removesuffix('s')} features" if shown.node_features else nodes if shown.features is None else "features"
+    events = [WORLD_TITLES[w.event].format(edges=edges, nodes=nodes) for w in found]
+    titles = [
+        f"{event}\np({class_name}) = {probability_text(w.probability)}" for event, w in zip(events, found, strict=True)
+    ]
     scenes = [scene(_with_world_masks(explanation, world), data, **scene_options) for world in found]
-    legend_words = ("{} in this world", "{} not in it")
-    return _grid(scenes, titles, [""] * len(found), title=shown.title, words=legend_words)
+    captions = [_common_features(one, "in this world") for one in scenes]
+    legend_words = LegendWords("{} in this world", "{} not in it", "in this world")
+    return _grid(scenes, titles, captions, title=shown.title, words=legend_words)
 
 
 WORLD_TITLES = {
@@ -160,16 +168,21 @@ def _with_world_masks(explanation: Explanation, world: World) -> Explanation:
 
 def summary(explanation: Explanation, shown: Scene) -> str:
     """The bounds and the size of an explanation, one line each."""
-    bounds = [f"{b.upper()} {float(explanation[b]):.2f}" for b in ("pns", "pn", "ps") if explanation.get(b) is not None]
-    node, edge = ("atoms", "bonds") if shown.molecule else ("nodes", "edges")
-    sizes = []
-    if any(e.kept is not None for e in shown.edges):
-        sizes.append(f"{sum(bool(e.kept) for e in shown.edges)} of {len(shown.edges) + shown.left_out:,} {edge} kept")
-    if any(n.kept is not None for n in shown.nodes):
-        sizes.append(f"{sum(bool(n.kept) for n in shown.nodes)} of {len(shown.nodes) + shown.hidden:,} {node} kept")
+    known = {name: explanation.get(name) for name in ("pns", "pn", "ps")}
+    bounds = [f"{name.upper()} ≥ {bound_text(float(value))}" for name, value in known.items() if value is not None]
+    sizes = [f"{part.share(shown.molecule)} kept" for part in shown.size]
     if shown.left_out:
-        sizes.append(f"{shown.left_out:,} {edge} not drawn")
-    return "\n".join(", ".join(part) for part in (bounds, sizes) if part)
+        sizes.append(f"{shown.left_out:,} {'bonds' if shown.molecule else 'lines'} not drawn")
+    lines = [", ".join(part) for part in (bounds, sizes) if part]
+    return "\n".join([*lines, *filter(None, [_common_features(shown)])])
+
+
+def _common_features(shown: Scene, state: str = "kept") -> str:
+    """The kept features of all nodes by number; ``""`` if the mask is another."""
+    if shown.features is None:
+        return ""
+    listed = ", ".join(map(str, shown.features[:MAX_FEATURES])) or "none"
+    return f"features {state}: {listed}{', ...' if len(shown.features) > MAX_FEATURES else ''}"
 
 
 # --- page layout ---------------------------------------------------------------------------------------------------------
@@ -206,7 +219,7 @@ def _grid(
     columns: int | None = None,
     truth: bool = False,
     side: float = 4.6,
-    words: tuple[str, str] = KEPT_AND_OTHER,
+    words: LegendWords = KEPT_AND_OTHER,
 ) -> Any:
     """A figure of scenes side by side, each with a title and a caption, and one legend for all.
 
@@ -226,6 +239,7 @@ def _grid(
         _draw_panel(page.add_subplot(rows, columns, n + 1), shown, group_colours, name, caption, truth)
     if title:
         page.suptitle(_title_lines(title), fontsize=13, parse_math=False)
-    placement: dict[str, Any] = {"loc": "outside lower center", "ncols": max(4, 2 * columns)}
+    fewest = 2 if any(shown.node_features for shown in scenes) else 4  # these legends have long texts
+    placement: dict[str, Any] = {"loc": "outside lower center", "ncols": max(fewest, 2 * columns)}
     add_legend(page, scenes, group_colours, truth=truth, words=words, **placement)
     return page

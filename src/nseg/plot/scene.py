@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation
+from torch_geometric.explain.config import MaskType
 
 from nseg.datasets import Benchmark
 from nseg.plot import explained_graph as facts
 from nseg.plot import layout
-from nseg.plot.explained_graph import ExplainedGraph, NodePairs
+from nseg.plot.explained_graph import ExplainedGraph
 from nseg.plot.node_labels import NodeLabels, node_labels
+from nseg.wording import PartSize, hard_mask, kept_parts, node_mask_type, reached_nodes
 
 MAX_EDGES = 5000
 """Default for the maximum number of drawn edges."""
@@ -35,6 +37,8 @@ class Node:
         group: what colours the node, a position in :attr:`Scene.groups`; -1 for none.
         weight: soft mask, the mean over features; None if nodes are not masked.
         kept: whether the explanation keeps the node or any of its features; None if nodes are not masked.
+        share: share of the node's features that the explanation keeps, 1 for a whole node; None if nodes are not masked.
+        features: numbers of the kept features, if features of nodes are masked; ``()`` otherwise.
         target: whether the explained output belongs to this node, or to a link that ends here.
         truth: whether the node belongs to the ground truth.
         hydrogens: number of hydrogen atoms at this atom that are not drawn.
@@ -50,6 +54,13 @@ class Node:
     target: bool
     truth: bool
     hydrogens: int = 0
+    share: float | None = None
+    features: tuple[int, ...] = ()
+
+    @property
+    def partial(self) -> bool:
+        """Whether some, but not all, features of the node are kept."""
+        return self.share is not None and 0 < self.share < 1
 
 
 @dataclass(frozen=True)
@@ -87,6 +98,8 @@ class Scene:
         molecule: whether nodes are atoms and edges are bonds.
         left_out: reached edges that are not drawn: above ``max_edges``, or bonds of hidden hydrogen atoms.
         hidden: nodes that are not drawn: hydrogen atoms, or nodes whose edges are all left out.
+        size: how much the explanation keeps, counted as everywhere (:mod:`nseg.wording`); what is not drawn counts too.
+        features: numbers of the kept features, if the mask is of features of all nodes; None otherwise.
     """
 
     title: str
@@ -100,6 +113,13 @@ class Scene:
     molecule: bool
     left_out: int
     hidden: int
+    size: tuple[PartSize, ...] = ()
+    features: tuple[int, ...] | None = None
+
+    @property
+    def node_features(self) -> bool:
+        """Whether single features of nodes are masked, so that a node can be kept in part."""
+        return any(part.unit == "node features" for part in self.size)
 
 
 def scene(
@@ -132,7 +152,8 @@ def scene(
     graph = facts.explained_graph(explanation, data)
     labels = node_labels(graph, names, classes, class_names)
     molecule = bool(data is not None and data.bonds and data.node_names and names is None)
-    nodes, edges = _all_elements(graph, facts.node_pairs(graph, facts.reached_edges(graph, reached)), labels, molecule)
+    counted = facts.reached_edges(graph, reached)
+    nodes, edges = _all_elements(graph, counted, labels, molecule)
     hidden = set() if hydrogens or not molecule else _plain_hydrogens(nodes, edges)
     drawn_nodes, drawn_edges = _limit(nodes, edges, hidden, max_edges)
     target, label = facts.explained_class(graph), facts.true_class(graph)
@@ -149,6 +170,8 @@ def scene(
         molecule=molecule,
         left_out=len(edges) - len(drawn_edges),
         hidden=len(nodes) - len(drawn_nodes),
+        size=kept_parts(graph.explanation, counted, graph.level),
+        features=_common_features(graph.explanation),
     )
 
 
@@ -162,12 +185,20 @@ def typical_edge_length(shown: Scene) -> float:
 # --- nodes and edges -----------------------------------------------------------------------------------------------------
 
 
+def _common_features(explanation: Explanation) -> tuple[int, ...] | None:
+    """Numbers of the kept features of all nodes; None if the mask is another."""
+    hard = hard_mask(explanation, "node_mask")
+    if hard is None or node_mask_type(explanation) is not MaskType.common_attributes:
+        return None
+    return tuple(hard[0].nonzero().flatten().tolist())
+
+
 def _all_elements(
-    graph: ExplainedGraph, pairs: NodePairs, labels: NodeLabels, molecule: bool
+    graph: ExplainedGraph, reached: Tensor, labels: NodeLabels, molecule: bool
 ) -> tuple[list[Node], list[Edge]]:
     """All nodes and edges that can be drawn, with positions, before anything is hidden."""
-    targets = facts.target_nodes(graph)
-    present = _present_nodes(graph, pairs.ends, targets)
+    pairs, targets = facts.node_pairs(graph, reached), facts.target_nodes(graph)
+    present = reached_nodes(graph.explanation, reached, graph.level)
     position_of = torch.full((graph.num_nodes,), -1)
     position_of[present] = torch.arange(present.numel())
     ends = position_of[pairs.ends].T.tolist()
@@ -183,21 +214,12 @@ def _all_elements(
     return nodes, edges
 
 
-def _present_nodes(graph: ExplainedGraph, ends: Tensor, targets: list[int]) -> Tensor:
-    """Positions of the shown nodes, [n]: all for a graph-level output, otherwise those that can reach the output."""
-    if graph.level == "graph":
-        return torch.arange(graph.num_nodes)
-    nodes: Tensor = torch.unique(torch.cat([ends.flatten(), torch.tensor(targets, dtype=torch.long)]))
-    return nodes
-
-
 def _place_nodes(
     graph: ExplainedGraph, labels: NodeLabels, present: list[int], points: Sequence[layout.Point], targets: set[int]
 ) -> list[Node]:
-    soft = facts.soft_mask(graph.explanation, "node_mask", graph.num_nodes)
-    hard = facts.hard_mask(graph.explanation, "node_mask", graph.num_nodes)
+    soft, kind = facts.soft_mask(graph.explanation, "node_mask", graph.num_nodes), node_mask_type(graph.explanation)
+    hard = None if kind is MaskType.common_attributes else hard_mask(graph.explanation, "node_mask")
     weight = [None] * graph.num_nodes if soft is None else soft.tolist()
-    kept = [None] * graph.num_nodes if hard is None else hard.tolist()
     ids, truth = graph.node_id.tolist(), facts.ground_truth(graph)[1].tolist()
     return [
         Node(
@@ -207,9 +229,11 @@ def _place_nodes(
             name=labels.names[n],
             group=labels.group[n],
             weight=weight[n],
-            kept=kept[n],
+            kept=None if hard is None else bool(hard[n].any()),
             target=n in targets,
             truth=truth[n],
+            share=None if hard is None else float(hard[n].float().mean()),
+            features=() if hard is None or kind is MaskType.object else tuple(hard[n].nonzero().flatten().tolist()),
         )
         for n, (x, y) in zip(present, points, strict=True)
     ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.explain.config import MaskType
 
 from nseg.metrics.evaluator import MASK_NAMES
 from nseg.reports.json_values import JsonObject, rounded
@@ -15,13 +17,21 @@ from nseg.reports.method import Method
 from nseg.reports.ranking import ranking_thresholds, reachable_weights
 from nseg.search import formulas
 from nseg.search.parts import Masks
+from nseg.wording import bound_text, edge_unit, element_values
+
+MAX_CELLS = 600
+"""Maximum number of features of nodes that the page lists for one explanation; all of them count."""
+
+PER_NODE = (MaskType.object, MaskType.attributes)
+EDGE_MASKS = ("edge_mask", "hard_edge_mask")
 
 
 class MaskEntries(NamedTuple):
     """Mask values of n lines, nodes or features.
 
     Args:
-        weight: soft mask, -1 where there is no element, [D, n]; D is 2 (directions) for lines and 1 otherwise.
+        weight: soft mask, -1 where there is no element, [D, n]; D is 2 (directions) for lines, the number of features for
+            features of nodes, and 1 otherwise.
         kept: hard mask, [D, n].
     """
 
@@ -54,11 +64,12 @@ class MethodAnswer:
 
     def __init__(self, method: Method, position: int, index: LineIndex) -> None:
         self.method, self.position, self.explanation = method, position, method.explanations[position]
-        reached = method.reached(position)
+        self.reached = reached = method.reached(position)
         self.lines = self._line_entries(index, reached) if method.edges else None
-        self.nodes = self._node_entries(index.node_id) if method.nodes and not method.features else None
+        self.edges = self._edge_entries() if method.edges else None
+        self.cells = self._cell_entries(index.node_id) if method.node_mask in PER_NODE else None
         self.features = None
-        if method.features:
+        if method.node_mask is MaskType.common_attributes:
             self.features = MaskEntries(self.explanation.node_mask, self.explanation.hard_node_mask)
         self.ranking = None if method.rankings is None else method.rankings[position]
         if self.ranking is None:
@@ -71,44 +82,80 @@ class MethodAnswer:
         edges = index.locate(self.explanation, reached)
         return MaskEntries(edges.maximum(self.explanation.edge_mask), edges.maximum(self.explanation.hard_edge_mask) > 0)
 
-    def _node_entries(self, node_id: Tensor) -> MaskEntries:
-        """Mask values of the drawn nodes, some of which may not be in the explanation's subgraph."""
+    def _edge_entries(self) -> MaskEntries:
+        """Mask values of the edges as they are counted, also of those that are not drawn."""
+        soft, hard = (element_values(self.explanation, self.explanation[name], self.reached) for name in EDGE_MASKS)
+        return MaskEntries(soft.unsqueeze(0), hard.unsqueeze(0) > 0)
+
+    def _cell_entries(self, node_id: Tensor) -> MaskEntries:
+        """Mask values of each feature [F, n] of the drawn nodes, of which some may not be in the explanation's subgraph."""
         own_id = self.explanation.node_id
         row = torch.searchsorted(own_id, node_id).clamp(max=own_id.numel() - 1)
         present = own_id[row] == node_id
-        weight = torch.where(present, self.explanation.node_mask[row].amax(-1), -1)
-        kept = present & self.explanation.hard_node_mask[row].any(-1)
-        return MaskEntries(weight.unsqueeze(0), kept.unsqueeze(0))
+        weight = torch.where(present, self.explanation.node_mask[row].T, -1)
+        return MaskEntries(weight, present & self.explanation.hard_node_mask[row].T.bool())
 
     @property
-    def entries(self) -> tuple[MaskEntries | None, MaskEntries | None, MaskEntries | None]:
-        """Mask values of lines, nodes and features."""
-        return self.lines, self.nodes, self.features
+    def nodes(self) -> MaskEntries | None:
+        """Largest mask value of each drawn node, and whether any of its features is kept."""
+        if self.cells is None:
+            return None
+        return MaskEntries(self.cells.weight.amax(0, keepdim=True), self.cells.kept.any(0, keepdim=True))
 
-    def to_json(self, drawn: Tensor, class_name: str) -> JsonObject:
+    @property
+    def per_feature(self) -> MaskEntries | None:
+        """Mask values of single features: of nodes, or of all nodes."""
+        return self.cells if self.method.node_mask is MaskType.attributes else self.features
+
+    def to_json(self, drawn: Tensor, class_name: str, molecule: bool) -> JsonObject:
         """The explanation as JSON.
 
         Args:
             drawn: numbers of the lines that are drawn.
             class_name: name of the explained class.
+            molecule: whether edges are bonds and nodes are atoms.
         """
-        forward = [None if m is None else m.to_json(0, self._selected(m, drawn), self.thresholds) for m in self.entries]
+        shown = {"lines": self.lines, "nodes": self.nodes, "features": self.features}
+        forward = {
+            name: None if m is None else m.to_json(0, self._selected(m, drawn), self.thresholds) for name, m in shown.items()
+        }
         backward, certificates = None, self.method.certificates
         if self.lines is not None and not all(torch.equal(value[0], value[1]) for value in self.lines):
             backward = self.lines.to_json(1, drawn, self.thresholds)
+        counted = (self.edges, self.nodes, self.per_feature)
         return {
-            **dict(zip(("lines", "nodes", "features"), forward, strict=True)),
+            **forward,
             "back": backward,
-            "size": [0 if m is None else int(m.kept.any(0).sum()) for m in self.entries],
-            "of": [0 if m is None else m.kept.size(1) for m in self.entries],
+            "directed": self.method.edges and edge_unit(self.explanation, self.reached) == "directed edges",
+            "size": [0 if m is None else int(m.kept.sum()) for m in counted],
+            "of": [0 if m is None else m.kept.numel() for m in counted],
             "exact": bool(self.explanation.get("exact") or False),
+            **({"cells": self._cells_json()} if self.method.node_mask is MaskType.attributes else {}),
             **self._numbers(),
-            "stops": self._stops(),
-            "words": None if certificates is None else certificates[self.position].words(class_name),
+            "stops": self._stops(counted),
+            "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }
 
     def _selected(self, entries: MaskEntries, drawn: Tensor) -> Tensor:
         return drawn if entries is self.lines else torch.arange(entries.kept.size(1))
+
+    def _cells_json(self) -> JsonObject:
+        """Features of nodes: how many are kept of each node, and the most important ones by node and number."""
+        assert self.cells is not None
+        stay = self.cells.first_kept(self.thresholds)
+        order = torch.argsort((self.cells.weight + 2.0 * self.cells.kept).flatten(), descending=True, stable=True)
+        listed = order[:MAX_CELLS].sort().values
+        feature, node = listed // stay.size(1), listed % stay.size(1)
+        weight = self.cells.weight.flatten()[listed]
+        return {
+            "node": node.tolist(),
+            "feature": feature.tolist(),
+            "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
+            "kept": self.cells.kept.flatten()[listed].nonzero().flatten().tolist(),
+            "stay": stay.flatten()[listed].tolist(),
+            "number": self.cells.kept.sum(0).tolist(),
+            "number_at": [(stay <= stop).sum(0).tolist() for stop in range(len(self.thresholds))],
+        }
 
     def _numbers(self) -> JsonObject:
         """Probabilities and bounds: those of the explanation if it has them, otherwise from the model."""
@@ -123,16 +170,17 @@ class MethodAnswer:
         here = None if worlds is None else _worlds_json(worlds.p[:, self.position], worlds.label[:, self.position])
         return {**{name: rounded(value) for name, value in values.items()}, "worlds": here}
 
-    def _stops(self) -> JsonObject:
+    def _stops(self, counted: Sequence[MaskEntries | None]) -> JsonObject:
         """Stops of the slider: thresholds, the sizes they keep, and the model's answers there."""
-        first = [None if m is None else m.first_kept(self.thresholds).amin(0) for m in self.entries]
+        first = [None if m is None else m.first_kept(self.thresholds) for m in counted]
         sizes = [
             [0 if kept is None else int((kept <= stop).sum()) for kept in first] for stop in range(len(self.thresholds))
         ]
         worlds = None
         if self.ranking is not None:
             worlds = [_worlds_json(p, label) for p, label in zip(self.ranking.p, self.ranking.label, strict=True)]
-        return {"least": [rounded(threshold) for threshold in self.thresholds], "size": sizes, "worlds": worlds}
+        least = [float(bound_text(t)) if math.isfinite(t) else None for t in self.thresholds]  # "at least": rounded down
+        return {"least": least, "size": sizes, "worlds": worlds}
 
 
 def _worlds_json(p: Tensor, label: Tensor) -> JsonObject:

@@ -12,9 +12,9 @@ from torch_geometric.explain import Explanation
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.explanation import with_ids
-from nseg.plot.explained_graph import DEFAULT_THRESHOLD
 from nseg.plot.scene import Scene, scene
 from nseg.runs.stored import attach
+from nseg.wording import DEFAULT_THRESHOLD
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,11 @@ class ExplainedData:
         """Name of a class, ``"class 3"`` if it has none."""
         names = self.class_names or (self.dataset.class_names if self.dataset is not None else ())
         return str(names[number]) if number < len(names) else f"class {number}"
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the features, if the dataset's features are kinds of nodes; else ``()``."""
+        return () if self.dataset is None else tuple(self.dataset.node_names)
 
     def scene(self, explanation: Explanation, reached: Tensor) -> Scene:
         """The scene of an explanation.

@@ -66,7 +66,9 @@ class ExplainedInstance:
             "label": self.label,
             "p": rounded(self.p),
             "graph": self._graph(drawn, texts),
-            "answers": [None if answer is None else answer.to_json(drawn, class_name) for answer in self.answers],
+            "answers": [
+                None if answer is None else answer.to_json(drawn, class_name, self.scene.molecule) for answer in self.answers
+            ],
         }
 
     def _drawn_lines(self) -> Tensor:

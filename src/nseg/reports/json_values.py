@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-DIGITS = 4
-"""Decimal places of numbers in the page."""
+from nseg.wording import DECIMALS
 
 JsonObject = dict[str, Any]
 """A dictionary that JSON can hold."""
@@ -15,7 +14,9 @@ JsonObject = dict[str, Any]
 def rounded(value: Any) -> float | None:
     """A number as the page holds it; None if it is unknown or not finite.
 
-    >>> rounded(0.123456), rounded(float("nan")), rounded(None)
-    (0.1235, None, None)
+    The page writes numbers by the rules of :mod:`nseg.wording`, so it needs the decimals that those rules start from.
+
+    >>> rounded(0.123456789), rounded(float("nan")), rounded(None)
+    (0.123457, None, None)
     """
-    return None if value is None or not math.isfinite(value) else round(float(value), DIGITS)
+    return None if value is None or not math.isfinite(value) else round(float(value), DECIMALS)

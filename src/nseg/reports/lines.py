@@ -13,6 +13,7 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 
 from nseg.plot.scene import Scene
+from nseg.wording import is_undirected
 
 MISSING = -1.0
 """Weight of a direction in which a line has no edge."""
@@ -47,7 +48,8 @@ class LineIndex:
         on_line = self._keys[position] == key
         line = self._line_of_key[position[on_line]]
         backward = source[on_line] != self.source[line]
-        return EdgeLines(on_line, line + self.is_loop.numel() * backward, reached[on_line], self.is_loop)
+        slot = line + self.is_loop.numel() * backward
+        return EdgeLines(on_line, slot, reached[on_line], self.is_loop, is_undirected(explanation))
 
 
 def _pair_keys(a: Tensor, b: Tensor) -> Tensor:
@@ -63,12 +65,14 @@ class EdgeLines(NamedTuple):
         slot: for edges on a line, the line's number if the edge runs forward, or L plus that number if backward.
         reached: for edges on a line, whether a message over the edge can reach the output.
         is_loop: whether a line joins a node with itself, [L].
+        undirected: whether both directions of an edge are one.
     """
 
     on_line: Tensor
     slot: Tensor
     reached: Tensor
     is_loop: Tensor
+    undirected: bool
 
     def maximum(self, value: Tensor) -> Tensor:
         """Maximum of a value over the edges of each line and direction, ``MISSING`` without an edge, [2, L].
@@ -82,8 +86,8 @@ class EdgeLines(NamedTuple):
             start = torch.full((2 * self.is_loop.numel(),), MISSING)
             return start.scatter_reduce(0, self.slot[edges], value[edges], "amax").view(2, -1)
 
-        reached, every = over(self.reached), over(torch.ones_like(self.reached))
-        # A direction without a reached edge is shown like the other direction if the method gave both the same value:
-        # then the method treats the two directions as one undirected edge.
-        found = torch.where((reached < 0) & (every == reached.flip(0)), every, reached)
+        found = over(self.reached)
+        if self.undirected:  # a direction without a reached edge is shown like the other direction: both are one edge
+            every = over(torch.ones_like(self.reached))
+            found = torch.where((found < 0) & (every == found.flip(0)), every, found)
         return torch.where(self.is_loop, found[0], found)

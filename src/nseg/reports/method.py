@@ -9,12 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain.config import MaskType
 
+from nseg.explanation import on_cpu
 from nseg.metrics.certificate import Certificate
 from nseg.metrics.fidelity import Evaluator
 from nseg.model.outcomes import outcome_of
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.ranking import Ranking, WorldOutcomes, evaluate_rankings, evaluate_worlds
+from nseg.wording import node_mask_type, reached_edges
 
 
 @dataclass(frozen=True)
@@ -47,13 +50,16 @@ class Method:
     @property
     def nodes(self) -> bool:
         """Whether nodes or their features are masked."""
-        return self.explanations[0].get("node_mask") is not None
+        return self.node_mask is not None
 
     @property
-    def features(self) -> bool:
-        """Whether node masks are feature masks that all nodes share."""
-        found = self.explanations
-        return self.nodes and all(one.node_mask.size(0) == 1 for one in found) and int(found[0].num_nodes) > 1
+    def node_mask(self) -> MaskType | None:
+        """What the node masks are of: nodes, features of nodes, or features of all nodes; None without node masks.
+
+        A graph of one node does not tell the last two apart, so a larger one decides.
+        """
+        largest = max(self.explanations, key=lambda one: int(one.num_nodes or 0))
+        return node_mask_type(largest)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -68,10 +74,8 @@ class Method:
     def reached(self, position: int) -> Tensor:
         """Mask of an explanation's edges whose messages can reach the output, [E]."""
         if self.evaluator is not None:
-            return self.evaluator.reached[position]
-        explanation = self.explanations[position]
-        known: Tensor | None = explanation.get("reached")
-        return torch.ones(explanation.edge_index.size(1), dtype=torch.bool) if known is None else known
+            return self.evaluator.reached[position].cpu()
+        return reached_edges(self.explanations[position])
 
     def prediction(self, position: int, target: int) -> tuple[int | None, float | None]:
         """The predicted class and the probability of the explained class, if known."""
@@ -97,8 +101,9 @@ def evaluate_method(
 ) -> Method:
     """The explanations of one method, evaluated with the model if an explainer and graphs are given."""
     position_of = {int(one.output_id): b for b, one in enumerate(explanations)}
+    drawn = [on_cpu(one) for one in explanations]  # a page is made on the CPU; only the evaluator needs the model's device
     if explainer is None or explained.graphs is None:
-        return Method(name, explanations, position_of, certificates)
+        return Method(name, drawn, position_of, certificates)
     evaluator = Evaluator(explainer, explained.graphs, explanations)
     worlds = evaluate_worlds(evaluator, evaluator.masks("hard"))
-    return Method(name, explanations, position_of, certificates, evaluator, worlds, evaluate_rankings(evaluator))
+    return Method(name, drawn, position_of, certificates, evaluator, worlds, evaluate_rankings(evaluator))

@@ -12,11 +12,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain.config import MaskType, ModelTaskLevel
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
+from nseg.graphs.large import LargeGraph
+from nseg.graphs.separate import separate_graphs
 from nseg.metrics.certificate import Certificate
 from nseg.model.borrow import unwrap_compiled
 from nseg.reports.explained_data import ExplainedData
@@ -76,8 +79,8 @@ def report(
         raise InputError(
             "With explainer=..., a report also needs the graphs that were explained (got data=None). Pass data=... as well."
         )
-    explained = ExplainedData(data, names, class_names)
     by_method = _by_method(explanations, explainer)
+    explained = ExplainedData(_separate(data, explainer, by_method), names, class_names)
     by_name = _certificates(certificates, by_method)
     methods = [
         evaluate_method(name, [explained.complete(one) for one in some], explained, explainer, by_name.get(name))
@@ -88,6 +91,16 @@ def report(
     content = page(payload(methods, explained, title, all_facts, table), title)
     replace_file(path, lambda place: place.write_text(content, encoding="utf-8"))
     return path
+
+
+def _separate(data: Any, explainer: Explainer | None, by_method: Mapping[str, Sequence[Explanation]]) -> Any:
+    """What was explained, with batches of graphs taken apart as ``explain_many`` does."""
+    first = next(iter(by_method.values()))[0]
+    config = getattr(first, "_model_config", None) if explainer is None else explainer.model_config
+    batch_of_graphs = isinstance(data, Batch) and config is not None and config.task_level is ModelTaskLevel.graph
+    if data is None or (isinstance(data, Benchmark | Data | LargeGraph) and not batch_of_graphs):
+        return data
+    return separate_graphs(data)
 
 
 def writable(path: str | Path) -> Path:
@@ -203,6 +216,6 @@ def _facts(methods: Sequence[Method], explained: ExplainedData, explainer: Expla
 
 
 def _mask_parts(method: Method) -> str:
-    """What a method's masks cover: "edges", "nodes", "features", or two of them."""
-    nodes = "features" if method.features else "nodes"
-    return " and ".join(["edges"] * method.edges + [nodes] * method.nodes)
+    """What a method's masks cover, such as "edges and features of nodes"."""
+    names = {MaskType.object: "nodes", MaskType.attributes: "features of nodes", MaskType.common_attributes: "features"}
+    return " and ".join(["edges"] * method.edges + [name for kind, name in names.items() if kind is method.node_mask])

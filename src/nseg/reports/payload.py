@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch_geometric.explain.config import MaskType
+
 from nseg import metrics
 from nseg.metrics.fidelity import TENTHS
 from nseg.reports.explained_data import ExplainedData
@@ -43,6 +45,7 @@ def payload(
         "groups": list(groups),
         "instances": [instance.to_json(texts) for instance in instances],
         "names": texts.texts,
+        "feature_names": list(explained.feature_names),
     }
 
 
@@ -75,8 +78,7 @@ def _method(method: Method) -> JsonObject:
         "name": method.name,
         "settings": [[k, format_setting(v)] for k, v in method.settings.items()],
         "edges": method.edges,
-        "nodes": method.nodes,
-        "features": method.features,
+        "node_mask": None if method.node_mask is None else method.node_mask.value,
         "split": [rounded(part) for part in method.split],
         "curve": curve,
     }
@@ -85,20 +87,24 @@ def _method(method: Method) -> JsonObject:
 # --- the table of all instances ------------------------------------------------------------------------------------------
 
 
-def _column(name: str, better: str | None, help_text: str) -> JsonObject:
-    return {"name": name, "digits": 3, "better": better, "help": help_text}
+def _column(name: str, better: str | None, help_text: str, bound: bool = False) -> JsonObject:
+    return {"name": name, "digits": 3, "better": better, "help": help_text, "bound": bound}
 
 
 COLUMNS = (
     {"name": "method"},
     {"name": "instances"},
-    _column("PNS", "higher", "mean lower bound of the probability of necessity and sufficiency"),
-    _column("PN", "higher", "mean lower bound of the probability of necessity"),
-    _column("PS", "higher", "mean lower bound of the probability of sufficiency"),
+    _column("PNS", "higher", "mean lower bound of the probability of necessity and sufficiency, rounded down", bound=True),
+    _column("PN", "higher", "mean lower bound of the probability of necessity, rounded down", bound=True),
+    _column("PS", "higher", "mean lower bound of the probability of sufficiency, rounded down", bound=True),
     _column("Fid+", "higher", "share of instances whose class changes without the explanation"),
     _column("Fid-", "lower", "share of instances whose class changes with the explanation alone"),
     _column("charact", "higher", "Fid+ and Fid- combined; read it together with the sparsity"),
-    _column("sparsity", None, "share of the edges (or nodes) in the receptive field that the explanation leaves out"),
+    _column(
+        "sparsity",
+        None,
+        "share of the edges within reach, each direction for itself, that is left out (or of nodes or features)",
+    ),
     _column("Recall@K", "higher", "share of the ground truth among the K edges with the largest weights"),
 )
 
@@ -125,7 +131,7 @@ def _summary_row(method: Method, explained: ExplainedData) -> list[Any]:
         known = [[one.get(name) for one in method.explanations] for name in ("pns", "pn", "ps")]
         numbers = [None if None in row else rounded(sum(row) / len(row)) for row in known] + [None] * 4
     recall = None
-    if dataset is not None and dataset.k_edges is not None and not method.features:
+    if dataset is not None and dataset.k_edges is not None and method.node_mask is not MaskType.common_attributes:
         accuracy = metrics.accuracy(dataset, method.explanations, "edge" if method.edges else "node")
         recall = rounded(metrics.summarise(accuracy.recall_at_k)["mean"])
     return [method.name, len(method.explanations), *numbers, recall]

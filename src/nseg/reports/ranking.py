@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from nseg.metrics.evaluator import WorldEvaluator
-from nseg.plot.explained_graph import DEFAULT_THRESHOLD
 from nseg.search.parts import EDGES, Masks
+from nseg.wording import DEFAULT_THRESHOLD
 
 MAX_THRESHOLDS = 20
 """Maximum number of thresholds of one ranking."""
@@ -34,7 +34,7 @@ class WorldOutcomes:
 def evaluate_worlds(evaluator: WorldEvaluator, masks: list[Masks]) -> WorldOutcomes:
     """Run the model with only the mask of each explanation, and in each sub-event of its complement."""
     outputs = evaluator.worlds(masks)  # [1 + A, B, ...]
-    return WorldOutcomes(evaluator.probability(outputs), evaluator.outcome.predicted(outputs))
+    return WorldOutcomes(evaluator.probability(outputs).cpu(), evaluator.outcome.predicted(outputs).cpu())
 
 
 def ranking_thresholds(weights: Tensor, limit: int = MAX_THRESHOLDS) -> list[float]:

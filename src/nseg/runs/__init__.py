@@ -4,6 +4,7 @@
 - ``layout``: which target is in which shard.
 - ``folder``: a run folder, while this process writes it.
 - ``stored``: :class:`nseg.Explanations`, what a run folder holds, and :func:`~nseg.runs.stored.attach`.
+- ``arguments``: the model's arguments on the graph of a stored explanation.
 - ``fingerprint``: what a run depends on, as hashes.
 
 Import from here: ``attach``, ``read``, ``write``, ``Explanations``, which are imported on first use.

@@ -5,19 +5,26 @@ Columns, a row per explanation (:data:`SCHEMA`):
 - ``output_id``: the output of the caller's graph (node, link or graph), ``target``: its explained class,
   ``reason``: why it could not be explained, null if it was;
 - ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``,
-  ``left_out``: as on an explanation; null where its algorithm does not provide them;
+  ``left_out``, ``seed``: as on an explanation; null where its algorithm does not provide them;
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
 - ``edge_mask``, ``hard_edge_mask``, ``reached``: a value for each of those edges; ``node_mask``, ``hard_node_mask``: row by
-  row, ``node_mask_width`` values for each of those nodes.
+  row, ``node_mask_width`` values for each of those nodes (or once, for features common to all nodes);
+- ``targets``, ``prediction``: class and model output of each output of the computation graph, the latter row by row with
+  ``prediction_width`` values each (null: one number each); ``index``: positions of the explained output in them;
+- ``settings``, ``model_config``: JSON; ``arguments``: names of the model's arguments besides ``x`` and ``edge_index``;
+  ``dtypes``: JSON, types of those tensors that have others than their columns.
+
+Files of earlier versions lack the last three lines of columns.
 """
 
 from __future__ import annotations
 
+import json
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +32,7 @@ import pyarrow.parquet as pq
 import torch
 import torch_geometric
 from torch import Tensor
+from torch_geometric.explain.config import ModelConfig
 
 from nseg.errors import StoreError
 from nseg.explanation import Explanation, with_ids
@@ -40,8 +48,11 @@ TENSORS = {
     "node_mask": torch.float,
     "hard_node_mask": torch.bool,
 }
-OPTIONAL = ("exact", "left_out")  # not on every explanation
-_ARROW = {torch.long: pa.int64(), torch.float: pa.float32(), torch.bool: pa.bool_()}
+OUTPUTS = {"index": torch.long, "targets": torch.long, "prediction": torch.float}
+ATTRIBUTES = {"targets": "target"}  # where the attribute of an explanation is not called like the column
+OPTIONAL = ("exact", "left_out", "seed")  # not on every explanation
+CONFIG = ("mode", "task_level", "return_type")
+_ARROW = {torch.long: pa.int64(), torch.float: pa.float32(), torch.bool: pa.bool_(), torch.double: pa.float64()}
 SCHEMA = pa.schema(
     {
         "output_id": pa.int64(),
@@ -50,34 +61,67 @@ SCHEMA = pa.schema(
         **dict.fromkeys(NUMBERS, pa.float64()),
         "exact": pa.bool_(),
         "left_out": pa.int64(),
-        **{name: pa.list_(_ARROW[dtype]) for name, dtype in TENSORS.items()},
+        "seed": pa.int64(),
+        **{name: pa.list_(_ARROW[dtype]) for name, dtype in {**TENSORS, **OUTPUTS}.items()},
         "node_mask_width": pa.int64(),
+        "prediction_width": pa.int64(),
+        "settings": pa.string(),
+        "model_config": pa.string(),
+        "arguments": pa.list_(pa.string()),
+        "dtypes": pa.string(),
     }
 )
+
+Result = TypeVar("Result")
 
 
 def encode(explanations: Sequence[Explanation]) -> bytes:
     """Explanations as the content of a Parquet file; equal explanations give equal bytes."""
-    rows = [one if one.get("reason") is not None else with_ids(one) for one in explanations]
-    columns: dict[str, list[Any]] = {"output_id": [int(one.output_id) for one in rows]}
-    columns["target"] = [_target(one) for one in rows]
-    for name in ("reason", *NUMBERS, *OPTIONAL):
-        columns[name] = [one.get(name) for one in rows]
-    for name, dtype in TENSORS.items():
-        columns[name] = [None if one.get(name) is None else one[name].flatten().to("cpu", dtype).numpy() for one in rows]
-    columns["node_mask_width"] = [None if one.get("node_mask") is None else one.node_mask.size(1) for one in rows]
+    rows = [_row(one if one.get("reason") is not None else with_ids(one)) for one in explanations]
+    schema = SCHEMA
+    for name in ("edge_mask", "node_mask", "prediction"):  # numbers of a model in double precision keep all their digits
+        if any(row[name] is not None and row[name].dtype == np.float64 for row in rows):
+            schema = schema.set(schema.get_field_index(name), pa.field(name, pa.list_(pa.float64())))
     content = BytesIO()
-    pq.write_table(pa.table(columns, schema=SCHEMA), content, compression="zstd")
+    table = pa.table({name: [row[name] for row in rows] for name in SCHEMA.names}, schema=schema)
+    pq.write_table(table, content, compression="zstd")
     return content.getvalue()
 
 
 def decode(content: bytes, name: str = "The file") -> list[Explanation]:
     """The explanations in the content of a Parquet file, without their graphs."""
-    try:
+
+    def explanations() -> list[Explanation]:
         table = pq.read_table(BytesIO(content))
         columns = {field: table.column(field).combine_chunks() for field in SCHEMA.names if field in table.column_names}
         return [_explanation({field: _value(column[n]) for field, column in columns.items()}) for n in range(len(table))]
-    except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, RuntimeError, OverflowError) as error:
+
+    return _parse(explanations, name)
+
+
+def count_failed(content: bytes, name: str = "The file") -> int:
+    """The number of targets in the content of a Parquet file that could not be explained."""
+
+    def count() -> int:
+        reasons = pq.read_table(BytesIO(content), columns=["reason"]).column("reason")
+        return len(reasons) - int(reasons.null_count)
+
+    return _parse(count, name)
+
+
+def _parse(read: Callable[[], Result], name: str) -> Result:
+    try:
+        return read()
+    except (
+        pa.ArrowException,
+        OSError,
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        OverflowError,
+    ) as error:
         raise StoreError(
             f"{name} must be a Parquet file of explanations written by nseg (got {type(error).__name__}: {error}). If it is "
             "part of a run, start the run again, which replaces damaged files."
@@ -104,12 +148,45 @@ def write(folder: str | Path, explanations: Sequence[Explanation], manifest: dic
 
 def read_file(path: Path) -> list[Explanation]:
     """The explanations in a Parquet file, without their graphs."""
-    return decode(path.read_bytes(), str(path))
+    return decode(files.read_bytes(path), str(path))
+
+
+# --- one explanation as a row --------------------------------------------------------------------------------------------
+
+
+def _row(one: Explanation) -> dict[str, Any]:
+    row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
+    row |= {name: one.get(name) for name in ("reason", *NUMBERS, *OPTIONAL)}
+    row |= {"output_id": int(one.output_id), "target": _explained_class(one)}
+    if row["seed"] is not None and not -(1 << 63) <= row["seed"] < 1 << 63:
+        row["seed"] = None  # only the settings hold a number of any size
+    dtypes: dict[str, str] = {}
+    for name, usual in {**TENSORS, **OUTPUTS}.items():
+        value = one.get(ATTRIBUTES.get(name, name))
+        if value is not None:
+            value = torch.as_tensor(value).detach()
+            row[name] = value.flatten().to("cpu", value.dtype if value.dtype is torch.double else usual).numpy()
+            dtypes |= {} if value.dtype is usual else {name: str(value.dtype).removeprefix("torch.")}
+            if value.dim() > 1:
+                row["prediction_width" if name == "prediction" else "node_mask_width"] = value.size(1)
+    config, names = getattr(one, "_model_config", None), getattr(one, "_model_args", getattr(one, "_stored_args", None))
+    row["model_config"] = config and json.dumps({name: getattr(config, name).value for name in CONFIG})
+    row["arguments"] = names if names is None else list(names)
+    row["settings"] = None if one.get("settings") is None else json.dumps(one.settings)
+    row["dtypes"] = json.dumps(dtypes) if dtypes else None
+    return row
+
+
+def _explained_class(one: Explanation) -> int | None:
+    index = one.get("index")
+    if one.get("target") is None:
+        return None
+    return int(one.target if index is None else one.target[index])
 
 
 def _value(scalar: Any) -> Any:
-    """A plain value, or an array for a list."""
-    if not pa.types.is_list(scalar.type):
+    """A plain value, or an array for a list of numbers."""
+    if not pa.types.is_list(scalar.type) or pa.types.is_string(scalar.type.value_type):
         return scalar.as_py()
     return None if not scalar.is_valid else scalar.values.to_numpy(zero_copy_only=False)
 
@@ -119,21 +196,32 @@ def _explanation(row: dict[str, Any]) -> Explanation:
     if row.get("reason") is not None:
         found.reason = row["reason"]
         return found
-    found.target = torch.tensor([row["target"]])
-    for name in NUMBERS:
-        found[name] = row[name]
-    for name in OPTIONAL:
+    if row["target"] is not None:
+        found.target = torch.tensor([row["target"]])
+    for name in (*NUMBERS, *OPTIONAL):
         if row.get(name) is not None:
             found[name] = row[name]
-    for name, dtype in TENSORS.items():
-        if row[name] is not None:
-            value: Tensor = torch.from_numpy(np.array(row[name])).to(dtype)
-            found[name] = value.view(-1, row["node_mask_width"]) if name.endswith("node_mask") else value
+    dtypes = json.loads(row.get("dtypes") or "{}")
+    for name, usual in {**TENSORS, **OUTPUTS}.items():
+        if row.get(name) is not None:
+            value: Tensor = torch.from_numpy(np.array(row[name]))
+            value = value.to(getattr(torch, dtypes[name]) if name in dtypes else usual)
+            found[ATTRIBUTES.get(name, name)] = _reshape(name, value, row)
+    if row.get("settings") is not None:
+        found.settings = json.loads(row["settings"])
+        if "seed" not in found and "seed" in found.settings:
+            found.seed = found.settings["seed"]
+    if row.get("model_config") is not None:
+        found._model_config = ModelConfig(**json.loads(row["model_config"]))
+    found._stored_args = row.get("arguments")  # not _model_args: these name attributes, which the graph will bring
     return found
 
 
-def _target(one: Explanation) -> int | None:
-    index = one.get("index")
-    if one.get("target") is None:
-        return None
-    return int(one.target if index is None else one.target[index])
+def _reshape(name: str, value: Tensor, row: dict[str, Any]) -> Tensor:
+    """The shape that a flattened tensor had."""
+    if name.endswith("node_mask"):
+        width = row["node_mask_width"]
+        return value.view(-1, width) if width else value.view(len(row["node_id"]), 0)
+    if name == "prediction" and row.get("prediction_width") is not None:
+        return value.view(-1, row["prediction_width"])
+    return value

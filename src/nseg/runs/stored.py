@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
 import torch
 from torch_geometric.data import Data, Dataset
+from torch_geometric.explain import Explainer
+from torch_geometric.explain.config import ModelTaskLevel
 
 from nseg.errors import InputError, StoreError
-from nseg.explanation import Explanation
-from nseg.graphs.inputs import ModelInputs, Role, common_roles
+from nseg.explanation import Explanation, copy_explanation
+from nseg.graphs.checks import argument_names
+from nseg.runs.arguments import GraphArguments
 from nseg.runs.folder import read_if_intact, read_manifest, stored_shards
 from nseg.runs.layout import INTERLEAVED, ShardLayout
-from nseg.runs.parquet import decode, read_file
+from nseg.runs.parquet import count_failed, decode, read_file
+from nseg.storage import files
 
 
 class Explanations(Sequence[Explanation]):
@@ -62,6 +66,15 @@ class Explanations(Sequence[Explanation]):
         targets = self.manifest.get("targets", {})
         return bool(len(self) == targets.get("number", len(self)))
 
+    def count_kept(self, retry: bool = True) -> int:
+        """Number of explanations that a resumed run does not make again.
+
+        Args:
+            retry: whether it explains shards again that hold targets which could not be explained.
+        """
+        contents = ((count, read_if_intact(path)) for path, count in self._files if path.parent != self.folder)
+        return sum(count for count, content in contents if content is not None and not (retry and count_failed(content)))
+
     def __len__(self) -> int:
         return self._number
 
@@ -80,7 +93,7 @@ class Explanations(Sequence[Explanation]):
         if not 0 <= number < len(self):
             raise IndexError(f"There are {len(self)} explanations (got index {index}).")
         file, position = self._position(number)
-        found: Explanation = self._content(file)[position].clone()
+        found: Explanation = copy_explanation(self._content(file)[position])
         return found
 
     def _position(self, number: int) -> tuple[int, int]:
@@ -96,7 +109,7 @@ class Explanations(Sequence[Explanation]):
     def _content(self, file: int) -> list[Explanation]:
         if file not in self._cache:
             path, count = self._files[file]
-            content = read_if_intact(path) if path.parent != self.folder else path.read_bytes()
+            content = read_if_intact(path) if path.parent != self.folder else files.read_bytes(path)
             if content is None:
                 raise StoreError(f"{path} is damaged: its checksum differs. Start the run again, which replaces it.")
             found = decode(content, str(path))
@@ -122,45 +135,71 @@ def read(folder: str | Path) -> Explanations:
     return Explanations(folder)
 
 
-def attach(one: Explanation, data: Any, names: Sequence[str] = ()) -> Explanation:
-    """A stored explanation together with its graph, so that it can be measured and drawn.
+def attach(
+    one: Explanation,
+    data: Any,
+    names: Sequence[str] | None = None,
+    *,
+    explainer: Explainer | None = None,
+    **kwargs: Any,
+) -> Explanation:
+    """A stored explanation together with its graph: what :func:`nseg.explain_many` would have returned.
 
     Args:
         one: from :func:`nseg.read`.
         data: the graph, or the graphs, that were explained.
-        names: the model's arguments besides ``x`` and ``edge_index``, which are attributes of ``data``; those that list the
-            pairs of links are not supported.
+        names: the model's arguments besides ``x`` and ``edge_index``; by default those that were stored, or, for files of
+            earlier versions, those that the explainer's model takes from the graph.
+        explainer: the explainer that made the explanation, for files of earlier versions.
+        **kwargs: model arguments that are no attributes of the graph, as they were given to ``explain_many``; for instance
+            ``edge_label_index``, the pairs of nodes that a link model scores.
     """
     number, single = int(one.output_id), not isinstance(data, Sequence | Dataset)
     if one.get("reason") is not None:
         raise InputError(f"Output {number} has no explanation to attach a graph to (it has a reason: {one.reason}).")
-    if number >= (int(data.num_nodes) if single else len(data)):
+    if not single and number >= len(data):
         raise InputError(f"data must be what was explained (got one without output {number}).")
-    found: Explanation = one.clone()
     graph = data if single else data[number]
     if one.node_id.numel() and int(one.node_id.max()) >= graph.num_nodes:
         raise InputError(f"data must be what was explained (got {graph.num_nodes} nodes, too few for output {number}).")
-    large = hasattr(graph, "induced")
-    small = graph.induced(one.node_id, one.edge_id) if large else _induced(graph, one, names)
-    found.x, found.edge_index = small.x, small.edge_index
-    for name in names:
-        found[name] = small[name]
-    found._model_args, found._model_config = list(names), None
-    if single:
-        found.index = torch.searchsorted(one.node_id, torch.tensor([number]))
-        found.target = torch.full((one.node_id.numel(),), -1).index_copy(0, found.index, one.target)
+    found: Explanation = copy_explanation(one)
+    if not hasattr(graph, "induced"):  # a large graph is on the CPU, like what is stored
+        found = found.to(graph.edge_index.device)
+    if explainer is not None:
+        found._model_config = explainer.model_config
+    chosen = _argument_names(found, graph, names, explainer, kwargs)
+    arguments = GraphArguments(found, graph, kwargs)
+    found.x, found.edge_index = arguments.small.x, arguments.small.edge_index
+    for name, value in arguments.cut(chosen).items():
+        found[name] = value
+    found._model_args = chosen
+    if single and one.get("index") is None:
+        _add_index(found, number, arguments)
     return found
 
 
-def _induced(graph: Data, one: Explanation, names: Sequence[str]) -> Data:
-    """The nodes and edges of an explanation, with some of the graph's further attributes."""
-    ends = graph.edge_index[:, one.edge_id]
-    position = torch.searchsorted(one.node_id, ends.contiguous()).clamp(max=max(one.node_id.numel() - 1, 0))
-    if not torch.equal(one.node_id[position], ends):
-        raise InputError(f"data must be what was explained (got other edges around output {one.output_id}).")
-    small = Data(x=graph.x[one.node_id], edge_index=position)
-    inputs = ModelInputs(graph.x, graph.edge_index, {name: graph[name] for name in names})
-    for name, role in common_roles([inputs]).items():
-        ids = {Role.NODE: one.node_id, Role.EDGE: one.edge_id}.get(role)
-        small[name] = graph[name] if ids is None else graph[name][ids]
-    return small
+def _argument_names(
+    found: Explanation, graph: Any, names: Sequence[str] | None, explainer: Explainer | None, kwargs: Mapping[str, Any]
+) -> list[str]:
+    stored = getattr(found, "_stored_args", None)
+    if names is not None or stored is not None:
+        return list(names if names is not None else stored or ())
+    attributes = argument_names(explainer.model, graph) if explainer is not None and isinstance(graph, Data) else []
+    return list(dict.fromkeys([*attributes, *kwargs]))
+
+
+def _add_index(found: Explanation, number: int, arguments: GraphArguments) -> None:
+    """Index and classes of an explanation in a file of an earlier version, which holds the explained class only."""
+    if arguments.pairs is not None:
+        found.index = found.node_id.new_zeros(1)
+        return
+    edges = getattr(found, "_model_config", None) is not None and found._model_config.task_level is ModelTaskLevel.edge
+    ids = found.edge_id if edges else found.node_id
+    output = ids.new_tensor([number])
+    found.index = torch.searchsorted(ids, output).clamp(max=max(ids.numel() - 1, 0))
+    if not torch.equal(ids[found.index], output):
+        raise InputError(
+            f"data must be what was explained (got one graph, whose node {number} is not in the explanation). For links, "
+            "pass the explainer and edge_label_index."
+        )
+    found.target = torch.full_like(ids, -1).index_copy(0, found.index, found.target)

@@ -9,7 +9,7 @@ from nseg.model.causal import CausalModel
 from nseg.search.complement import Shifted
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.formulas import entropy, mix
-from nseg.search.harden import SearchResult
+from nseg.search.harden import SEARCH_TOLERANCE, SearchResult
 from nseg.search.noise import mask_noise
 from nseg.search.objective import objective_of
 from nseg.search.parts import MaskParts, Masks
@@ -33,7 +33,7 @@ def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick:
             merit = objective.merit(factual.sigmoid(), mix(complement.sigmoid(), split))
         return price(state, settings) - value, merit  # Eq. 19
 
-    loop = DescentSettings(settings.steps, settings.lr, settings.patience, settings.tolerance)
+    loop = DescentSettings(settings.steps, settings.lr, settings.patience, SEARCH_TOLERANCE)
     found = descend(causal, parts, initial_logits(causal, parts, settings), method, loop, tick)
     if settings.keep == "last":
         return SearchResult(found.last.map(lambda mask: mask[0]), steps=found.steps)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,9 @@ from nseg.search.subsets import SubsetScorer, ranks
 
 MANY_ELEMENTS = 128
 """Of larger instances only the best ranking's prefix is improved by moves, not that of every start."""
+
+SEARCH_TOLERANCE = 0.05
+"""Tolerance with which subsets are searched, whatever tolerance they are chosen with."""
 
 BLEND_SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
 """How far soft masks may move towards hard ones; never all the way, so that they still rank what is kept."""
@@ -88,23 +91,51 @@ def _top_of_each_part(parts: MaskParts, soft: Masks, k: int) -> Masks:
 
 
 def _best_of_rankings(causal: CausalModel, parts: MaskParts, rankings: Masks, settings: BaseSettings) -> Tensor:
-    """The smallest subset that P rankings lead to, if it is within ``tolerance`` of the best, [n]."""
-    number = len(rankings.tensors[0])
+    """The smallest subset that P rankings lead to, if it is within ``tolerance`` of the best, [n].
+
+    Subsets are searched with one fixed tolerance, and only the choice among them uses that of the settings. So a smaller
+    tolerance never gives a worse explanation: all tolerances choose from the same subsets.
+    """
+    usual = replace(settings, tolerance=SEARCH_TOLERANCE)
+    found = _improve(causal, parts, parts.flatten(rankings), usual)
+    chosen = _choose_smallest(causal, parts, found, usual)
+    if settings.tolerance == SEARCH_TOLERANCE:
+        return chosen
+    candidates = torch.cat([found, chosen.unsqueeze(0)])
+    if settings.tolerance < SEARCH_TOLERANCE and _makes_moves(settings):
+        copies = _Copies(causal, parts, len(candidates) if causal.strategy.batched else 1)
+        candidates = copies.each(candidates, lambda flat, _: climb_merit(copies.causal, copies.parts, flat, settings))
+    return _choose_smallest(causal, parts, candidates, settings)
+
+
+def _makes_moves(settings: BaseSettings) -> bool:
+    return settings.rounds > 0 and not settings.connected
+
+
+def _improve(causal: CausalModel, parts: MaskParts, rankings: Tensor, settings: BaseSettings) -> Tensor:
+    """The best prefix of each of P rankings [P, n], improved by moves, [P, n]."""
+    number = len(rankings)
     copies = _Copies(causal, parts, number if causal.strategy.batched else 1)
     many, its = copies.causal, copies.parts
-    kept = copies.each(
-        parts.flatten(rankings), lambda flat, _: its.flatten(best_prefix(many, its, its.unflatten(flat), settings))
-    )
-    scorer, moves = SubsetScorer(causal, parts, settings), settings.rounds and not settings.connected
-    if moves:
-        best = scorer.score(number, lambda p: kept[p]).argmax(0)
-        is_best = best == torch.arange(number, device=best.device).unsqueeze(1)
-        who = (parts.count <= MANY_ELEMENTS) | is_best  # [P, B]
-        kept = copies.each(kept, lambda flat, p: climb_merit(many, its, flat, settings, who[p].flatten()))
+    kept = copies.each(rankings, lambda flat, _: its.flatten(best_prefix(many, its, its.unflatten(flat), settings)))
+    if not _makes_moves(settings):
+        return kept
+    best = SubsetScorer(causal, parts, settings).score(number, lambda p: kept[p]).argmax(0)
+    is_best = best == torch.arange(number, device=best.device).unsqueeze(1)
+    who = (parts.count <= MANY_ELEMENTS) | is_best  # [P, B]
+    return copies.each(kept, lambda flat, p: climb_merit(many, its, flat, settings, who[p].flatten()))
+
+
+def _choose_smallest(causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings) -> Tensor:
+    """Shrink P subsets [P, n] within ``tolerance`` of the best of them; the smallest that is good enough, [n]."""
+    number, scorer = len(kept), SubsetScorer(causal, parts, settings)
     value = scorer.score(number, lambda p: kept[p])
     least = value.amax(0) - settings.tolerance
-    if moves:
-        kept = copies.each(kept, lambda flat, p: shrink(many, its, flat, settings, least.repeat(copies.number)))
+    if _makes_moves(settings):
+        copies = _Copies(causal, parts, number if causal.strategy.batched else 1)
+        kept = copies.each(
+            kept, lambda flat, _: shrink(copies.causal, copies.parts, flat, settings, least.repeat(copies.number))
+        )
         value = scorer.score(number, lambda p: kept[p])
     return _smallest(kept, value >= least, parts)
 

@@ -23,10 +23,10 @@ MIN_GAIN = 2e-3
 """How much a move must add to the merit to be made."""
 
 FLIPS_TRIED = 32
-"""Single flips tried per instance and round; a quarter of them if every world is a forward pass of its own."""
+"""Single flips tried per instance and round."""
 
 PAIRED_FLIPS = 12
-"""Most promising flips, of which every pair is tried as well; likewise."""
+"""Most promising flips, of which every pair is tried as well."""
 
 NEVER = 1 << 40
 """A rank that is never reached."""
@@ -129,8 +129,8 @@ class _Moves(SubsetScorer):
         return torch.zeros_like(self.parts.count).index_add(0, self.parts.owner, chosen.long())
 
     def _limit(self, most: int) -> int:
-        """Number of flips to try, given that of a batched strategy."""
-        return min(int(self.parts.count.max()), most if self.causal.strategy.batched else most // 4)
+        """Number of flips to try: never more than the largest instance has elements."""
+        return min(int(self.parts.count.max()), most)
 
     def _proposed_gain(self, kept: Tensor) -> Tensor:
         """Gain of each flip to first order, [n]."""

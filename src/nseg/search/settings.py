@@ -6,12 +6,13 @@ This module imports no torch, so that the command line can show defaults at once
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nseg.errors import SettingsError
+from nseg.errors import SettingsError, UnknownNameError
 from nseg.search.catalogue import SURROGATES
 
 if TYPE_CHECKING:
@@ -21,6 +22,11 @@ Check = Callable[[Any], str | None]
 """Returns what must hold, or None if it does."""
 
 EXTRACTIONS = ("prefix", "threshold", "topk")
+
+MOST_ELEMENTS = 20
+"""Elements of which all subsets can be tried within a few seconds and a gigabyte."""
+
+TOO_MANY_SUBSETS = "because n elements have 2^n subsets"
 
 
 def number_field(default: float, least: float = 0, most: float = math.inf) -> Any:
@@ -42,13 +48,25 @@ def number_field(default: float, least: float = 0, most: float = math.inf) -> An
     return field(default=default, metadata={"check": check, "try": default})
 
 
-def integer_field(default: int | None, least: int | None = 0, optional: bool = False) -> Any:
-    """A setting that is a whole number, or None if that is its default or allowed."""
+def integer_field(
+    default: int | None, least: int | None = 0, optional: bool = False, most: int | None = None, why: str = ""
+) -> Any:
+    """A setting that is a whole number between bounds, or None if that is its default or allowed.
+
+    Args:
+        default, least, most: the default and the bounds; None for no bound.
+        optional: whether None is allowed although it is not the default.
+        why: reason for the upper bound.
+    """
 
     def check(value: Any) -> str | None:
-        good = isinstance(value, Integral) and not isinstance(value, bool) and (least is None or int(value) >= least)
-        if good or (value is None and (default is None or optional)):
+        whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if whole and (least is None or int(value) >= least) and (most is None or int(value) <= most):
             return None
+        if value is None and (default is None or optional):
+            return None
+        if most is not None:
+            return f"a whole number from {least} to {most}{why and ', ' + why}"
         return "a whole number" if least is None else f"a whole number of at least {least}"
 
     return field(default=default, metadata={"check": check, "try": 10 if default is None else default})
@@ -72,6 +90,9 @@ def flag_field(default: bool) -> Any:
     return field(default=default, metadata={"check": check, "try": default})
 
 
+Kind = TypeVar("Kind", bound="BaseSettings")
+
+
 @dataclass(frozen=True, kw_only=True)
 class BaseSettings:
     """Settings of every explainer: how the soft mask becomes a hard explanation, and how that is compared.
@@ -84,7 +105,7 @@ class BaseSettings:
         k: for ``"topk"``, number of edges (and nodes) to keep.
         tolerance: loss of the bound that is acceptable for a valid or smaller explanation.
         rounds: for ``"prefix"``, maximum number of rounds of moves (drop, add, exchange); 0 makes none.
-        exact: for ``"prefix"``, try all subsets of instances with at most this many elements.
+        exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer.
         connected: for ``"prefix"``, grow the explanation from the explained node (or the strongest edge of a graph), so
             that its edges are connected; no moves are made then.
         seed: equal seeds give equal masks, alone or in any batch.
@@ -97,7 +118,7 @@ class BaseSettings:
     k: int | None = integer_field(None)
     tolerance: float = number_field(0.05)
     rounds: int = integer_field(0)
-    exact: int = integer_field(0)
+    exact: int = integer_field(0, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     connected: bool = flag_field(False)
     seed: int = integer_field(0, None)
 
@@ -122,6 +143,22 @@ class BaseSettings:
         if self.extract == "topk" and self.k is None:
             raise SettingsError("k must be a whole number of at least 0 if extract='topk' (got None). Try 10.")
 
+    @classmethod
+    def from_names(cls: type[Kind], owner: str, given: Mapping[str, Any]) -> Kind:
+        """Settings by name; a name that does not exist is an error that names the closest one.
+
+        Args:
+            owner: who has the settings, for the error.
+            given: the settings that differ from their defaults.
+        """
+        known = [one.name for one in fields(cls)]
+        for name in given:
+            if name not in known:
+                near = get_close_matches(name, known, 1)
+                hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}."
+                raise UnknownNameError(f"{owner} must get settings that exist (got {name}). {hint}")
+        return cls(**given)
+
     @property
     def goal(self) -> tuple[str, str]:
         """Objective that hard explanations are compared by, and the surrogate it is climbed by."""
@@ -129,8 +166,21 @@ class BaseSettings:
 
     def as_plain_data(self) -> dict[str, Any]:
         """The settings as plain data that JSON can hold."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {k: list(v) if isinstance(v, tuple) else repr(v) if callable(v) else v for k, v in plain.items()}
+        return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
+
+
+def _plain(value: Any) -> Any:
+    """A setting as JSON can hold it: NumPy's numbers become Python's, functions become their names."""
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Real):
+        return int(value) if isinstance(value, Integral) else float(value)
+    if isinstance(value, tuple | list):
+        return [_plain(one) for one in value]
+    if hasattr(value, "__qualname__"):
+        return f"{value.__module__}.{value.__qualname__}"
+    text = repr(value)  # of an object with an address, the class is all that is known
+    return f"{type(value).__module__}.{type(value).__qualname__}" if " at 0x" in text else text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +225,7 @@ class Settings(BaseSettings):
     keep: str = choice_field("best", ("best", "last"))
     patience: int | None = integer_field(20, 1, optional=True)
     rounds: int = integer_field(10)
-    exact: int = integer_field(10)
+    exact: int = integer_field(10, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     whole_graph: bool = flag_field(False)
 
     def __post_init__(self) -> None:

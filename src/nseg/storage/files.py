@@ -57,6 +57,28 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
+def read_bytes(path: Path) -> bytes:
+    """The content of a file. One that cannot be read may be intact: nothing is concluded from that."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(
+            f"{path} could not be read (got: {error.strerror or error}). Nothing was changed. Close other programs or check "
+            "the disk, then try again."
+        ) from error
+
+
+def list_files(folder: Path, pattern: str) -> list[Path]:
+    """The files in a folder whose names match a pattern, sorted; none if there is no such folder."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError as error:
+        raise StoreError(
+            f"{folder} could not be read (got: {error.strerror or error}). Nothing was changed. Close other programs or "
+            "check the disk, then try again."
+        ) from error
+
+
 def write_bytes(path: Path, content: bytes) -> None:
     """Write a file atomically."""
     replace_file(path, lambda temporary: temporary.write_bytes(content))

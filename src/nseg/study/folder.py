@@ -19,6 +19,7 @@ import torch_geometric
 from nseg.backends import Backend, Local
 from nseg.errors import InputError
 from nseg.storage.files import prepare_folder, write_bytes, write_json
+from nseg.storage.locks import lock_file
 from nseg.study.plan import Study, Trial, study_from_plain_data
 from nseg.study.trial import Record, TrialJob, TrialResult, hash_source, run_trial, trial_key
 from nseg.version import __version__
@@ -190,13 +191,14 @@ class _LockedJobs(Sequence[TrialJob | None]):
 
     def _lock(self, key: str) -> bool:
         """Try to lock a trial that is not done; returns whether it succeeded."""
-        import fcntl  # does not exist on Windows
-
         file = (self.folder.path / "locks" / key).open("a+")
+        locked = False
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            file.close()
+            locked = lock_file(file, wait=False)
+        finally:
+            if not locked:
+                file.close()
+        if not locked:
             return False
         self.locks[key] = file
         if self.done(key):  # another process may have finished it before the lock was taken

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import warnings
 from typing import Any
 
-from torch_geometric.data import Batch, Data, Dataset, HeteroData
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import Explainer
 from torch_geometric.explain.config import ModelTaskLevel
 
-from nseg.errors import InputError
+from nseg.errors import InputError, NsegWarning
 from nseg.explain.jobs.base import BUDGET, ExplainJob, Shard
 from nseg.explain.jobs.large_graph import LargeGraphJob
 from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
 from nseg.graphs.large import LargeGraph
+from nseg.graphs.model_checks import check_arguments, check_model
+from nseg.graphs.separate import separate_graphs
+from nseg.model.borrow import unwrap_compiled
 
 __all__ = ["BUDGET", "ExplainJob", "Shard", "make_job"]
+
+
+OPTIONS = ("index", "target", "budget", "progress", "out", "strict", "backend", "workers", "shard")
+"""Options of :func:`nseg.explain_many`, one of which a misspelt keyword may have meant."""
 
 
 def make_job(
@@ -30,18 +37,18 @@ def make_job(
     """
     if not isinstance(explainer, Explainer):
         raise InputError(
-            f"explainer must be an Explainer of PyG or nseg (got {type(explainer).__name__}). Make one for the model."
+            f"explainer must be an Explainer of PyG or nseg (got {type(explainer).__name__}). "
+            + ("Were explainer and data swapped?" if isinstance(data, Explainer) else "Make one for the model.")
         )
+    note = check_arguments(unwrap_compiled(explainer.model), kwargs, OPTIONS)
+    check_model(unwrap_compiled(explainer.model))
+    if note is not None:
+        warnings.warn(note, NsegWarning, stacklevel=3)
     level = explainer.model_config.task_level
-    if isinstance(data, Batch) and level is ModelTaskLevel.graph:
-        data = data.to_data_list()
     if isinstance(data, HeteroData):
         raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use data.to_homogeneous().")
-    if not isinstance(data, Data | LargeGraph | Sequence | Dataset) and isinstance(data, Iterable):
-        data = list(data)
-    graphs = isinstance(data, Sequence | Dataset) and not isinstance(data, str | bytes)
-    if not (isinstance(data, Data | LargeGraph) or (graphs and all(isinstance(one, Data) for one in data[:1]))):
-        raise InputError(f"data must be a PyG graph, or a sequence of graphs (got {type(data).__name__}).")
+    if not isinstance(data, Data | LargeGraph) or (isinstance(data, Batch) and level is ModelTaskLevel.graph):
+        data = separate_graphs(data)
     if isinstance(data, Data | LargeGraph) == (level is ModelTaskLevel.graph):
         raise InputError(
             "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from numbers import Integral, Real
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,8 +18,11 @@ from torch_geometric.explain import Explainer, Explanation
 from torch_geometric.explain.config import ExplanationType
 
 from nseg.errors import BudgetError, InputError
-from nseg.explain.algorithm import BatchAnswer, BatchedAlgorithm, build_explanation
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.explain.answers import BatchAnswer, build_explanation
+from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
+from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs
@@ -28,6 +31,7 @@ from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import count_saved_bytes
 from nseg.model.outcomes import Outcome, outcome_of
+from nseg.model.strategy import PLAIN
 from nseg.runs import fingerprint
 from nseg.runs.layout import SHARD, ShardLayout, in_target_order
 from nseg.storage.hashing import digest
@@ -42,6 +46,21 @@ LONGEST_REASON = 1000  # characters
 Shard = tuple[int, list[int]]
 """Number of a shard, and its targets."""
 
+
+class ShardResult(NamedTuple):
+    """The explanations of a shard, and what the caller should know about them.
+
+    Attributes:
+        explanations: in the order of the shard's targets.
+        notes: warnings.
+        plain: whether they were made without shortcuts, because a verified sample showed that these are wrong.
+    """
+
+    explanations: list[Explanation]
+    notes: tuple[str, ...]
+    plain: bool
+
+
 Answer: TypeAlias = Explanation | tuple[BatchAnswer, int]
 """An explanation on the whole graph, or a position in a batched answer."""
 
@@ -54,7 +73,10 @@ class ExplainJob(ABC):
         strict: raise if a target cannot be explained; else its explanation says why.
     """
 
-    SENT = ("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size")
+    SENT = (
+        *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
+        *("targets", "plain"),
+    )
     """Attributes that travel to workers; everything else is worked out there."""
 
     def __init__(
@@ -65,8 +87,9 @@ class ExplainJob(ABC):
         self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
         self.seed = torch.initial_seed()
         self.original_size: tuple[int, int] | None = None
-        self.advance: Advance = no_progress
-        self.dependence_checked = False
+        self.targets = 1
+        self.plain = False
+        self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
         if target is not None and not self.phenomenon:
@@ -79,7 +102,15 @@ class ExplainJob(ABC):
         return {name: vars(self)[name] for name in self.SENT}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state, advance=no_progress, dependence_checked=False)
+        self.__dict__.update(state)
+        self._reset()
+
+    def _reset(self) -> None:
+        """State that does not travel to workers."""
+        self.advance: Advance = no_progress
+        self.dependence_checked = False
+        self.notes: list[str] = []
+        self.sample: frozenset[int] = frozenset()
 
     @property
     def model(self) -> torch.nn.Module:
@@ -132,6 +163,7 @@ class ExplainJob(ABC):
         if isinstance(most, bool) or not isinstance(most, Integral) or most < 1:
             raise InputError(f"shard must be a positive number of targets (got {most!r}). Try {SHARD}.")
         rows = self.rows(index)
+        self.targets = len(rows)
         layout = ShardLayout(len(rows), -(-len(rows) // -(-len(rows) // int(most))))
         return [(n, rows[list(layout.targets(n))].tolist()) for n in range(layout.shards)]
 
@@ -140,7 +172,7 @@ class ExplainJob(ABC):
         rows = in_target_order([rows for _, rows in shards])
         seed = {} if isinstance(self.algorithm, BatchedAlgorithm) else {"torch_seed": self.seed}
         return {
-            "format": 1,
+            "format": 2,
             "versions": fingerprint.versions(),
             "model": fingerprint.of_model(self.model),
             "data": fingerprint.of_data(self.data, self.kwargs),
@@ -154,12 +186,23 @@ class ExplainJob(ABC):
             "shard": len(shards[0][1]),
         }
 
-    def __call__(self, shard: Shard) -> list[Explanation]:
+    def __call__(self, shard: Shard) -> ShardResult:
         number, rows = shard
+        self.notes, plain = [], self.plain
+        self.sample = self._choose_sample(number, rows)
         with self.ready():
             if not isinstance(self.algorithm, BatchedAlgorithm):  # PyG's algorithms use torch's random state
                 torch.manual_seed(self.seed if number == 0 else (self.seed + number) % (1 << 63))
-            return self._explain_or_say_why(torch.tensor(rows))
+            found = self._explain_or_say_why(torch.tensor(rows))
+            if self.plain and not plain:  # a sample has shown that shortcuts cannot be trusted: all again without them
+                found = self._explain_or_say_why(torch.tensor(rows))
+        return ShardResult(found, tuple(dict.fromkeys(self.notes)), self.plain)
+
+    def _choose_sample(self, number: int, rows: list[int]) -> frozenset[int]:
+        """Outputs of a shard that are verified alone on the whole graph: 32 of the whole call, at least one per shard."""
+        size = min(len(rows), -(-SAMPLE * len(rows) // max(self.targets, 1)))
+        chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(number))[:size]
+        return frozenset(rows[n] for n in chosen.tolist())
 
     @contextmanager
     def ready(self) -> Iterator[None]:
@@ -167,6 +210,21 @@ class ExplainJob(ABC):
         with torch.inference_mode(False), torch.enable_grad(), borrow(self.model), one_thread():
             self.prepare()
             yield
+
+    def note_output(self, output: Tensor) -> None:
+        """Remember a warning if the model's output is probably not what its configuration says."""
+        note = self.outcome.note(output)
+        self.notes += [] if note is None else [note]
+
+    def _measure_later(self, one: Explanation, answer: Answer, references: Iterator[CausalModel]) -> None:
+        """Let an explanation be measured again if ``threshold_config`` changes its masks; the last reference decides."""
+        if isinstance(one, OwnExplanation) and not isinstance(answer, Explanation):
+            ids, kind = (one.edge_id, one.node_id), self.explainer.node_mask_type  # a large graph renumbers them later
+            one.measured_by(Remeasurement(ids, references, answer[0].split, kind, self._distrust))
+
+    def _distrust(self) -> None:
+        """Explain without shortcuts from now on, because they are wrong for this model."""
+        self.plain = True
 
     def _explain_or_say_why(self, rows: Tensor) -> list[Explanation]:
         """The explanations of some rows; if not strict, with a reason where there is none."""
@@ -190,6 +248,32 @@ class ExplainJob(ABC):
             for which, causal in models:
                 yield from ((before + which[part], small) for part, small in self._chunks(causal))
             before += number
+
+    def _answer_and_verify(
+        self,
+        models: Iterable[tuple[Tensor, CausalModel]],
+        references: References,
+        sample: Sequence[int],
+        found: dict[int, Answer],
+    ) -> list[int]:
+        """Answer all instances of some causal models; returns the numbers of those whose answer is wrong.
+
+        Args:
+            models: causal models with the numbers of their instances.
+            references: where answers are verified.
+            sample: numbers of the instances that are verified alone on the whole graph.
+            found: where answers are put, by number.
+        """
+        wrong: list[int] = []
+        for which, causal in models:
+            for part, answer in self._answers(causal):
+                numbers = which[part]
+                found.update({number: (answer, position) for position, number in enumerate(numbers.tolist())})
+                if causal.strategy != PLAIN:
+                    bad, sample_failed = find_wrong(answer, numbers, references, sample)
+                    wrong += bad
+                    self.plain |= sample_failed
+        return wrong
 
     def _answers(self, causal: CausalModel) -> Iterator[tuple[Tensor, BatchAnswer]]:
         """Batched answers that together hold all instances, with the numbers of their instances, in order."""
@@ -215,7 +299,8 @@ class ExplainJob(ABC):
             )
         causal.members_at_once = min(causal.members_at_once, max(int(self.budget / per_world), 1))
         for part in chunks(need, self.budget, len(need) if batched else 1):
-            yield part, causal.select(part.to(causal.instances.x.device))
+            here = part.to(causal.instances.x.device)
+            yield here, causal.select(here)
 
     def _call_once(self, inputs: ModelInputs, row: int | None, target: Tensor | None) -> Explanation:
         """One call of an algorithm that cannot batch."""
@@ -238,7 +323,7 @@ class ExplainJob(ABC):
         if self.target is None:
             target = data.get("y")
         else:
-            target = torch.as_tensor(self.target).flatten()
+            target = torch.as_tensor(self.target).flatten().to(data.x.device)
             if number is not None and number >= target.numel():
                 raise InputError(f"target must hold a class for every graph (got {target.numel()} entries, graph {number}).")
             target = target if number is None else target[number]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from functools import cached_property
 
 import torch
@@ -13,7 +14,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, ModelError
 from nseg.explain.jobs.base import ExplainJob
 from nseg.explain.jobs.one_graph import OneGraphJob
-from nseg.graphs.checks import find_pairs
+from nseg.graphs.checks import find_pairs, model_device
 from nseg.graphs.large import Subgraph, TooLargeError
 from nseg.model.borrow import wrap_model_errors
 from nseg.model.causal import CausalModel
@@ -53,32 +54,37 @@ class LargeGraphJob(ExplainJob):
         for some, subgraph in self._fitting_subgraphs(rows, hops, self._most_members):
             job = self._job_on(subgraph, some)
             local = torch.arange(len(some)) if self._pairs is not None else subgraph.position(some)
+            job.sample = frozenset(n for n, row in zip(local.tolist(), some.tolist(), strict=True) if row in self.sample)
             for one, row in zip(job.explanations(local), some.tolist(), strict=True):
-                one.left_out = int(subgraph.left_out[one.node_id[one.edge_index[1]].unique()].sum())
-                one.edge_id, one.node_id = subgraph.edge[one.edge_id], subgraph.node[one.node_id]
+                device, nodes = one.node_id.device, one.node_id.cpu()
+                one.left_out = int(subgraph.left_out[nodes[one.edge_index[1].cpu()].unique()].sum())
+                one.edge_id, one.node_id = subgraph.edge[one.edge_id.cpu()].to(device), subgraph.node[nodes].to(device)
                 one.output_id = row
                 yield one
+            self.plain |= job.plain
 
     @cached_property
     def _pairs(self) -> Tensor | None:
-        """Node pairs that a link model scores, [2, P]."""
+        """Node pairs that a link model scores, [2, P], on the CPU like the large graph."""
         if self.outcome.level is ModelTaskLevel.node:
             return None
-        return find_pairs(self.kwargs, self.data.num_nodes)[1]
+        pairs = find_pairs(self.kwargs, self.data.num_nodes)[1]
+        return None if pairs is None else pairs.cpu()
 
     def _seeds(self, rows: Tensor) -> Tensor:
         return rows if self._pairs is None else self._pairs[:, rows].flatten()
 
     def _job_on(self, subgraph: Subgraph, rows: Tensor) -> OneGraphJob:
-        """The job on a subgraph in memory."""
-        kwargs, target = dict(self.kwargs), self.target
+        """The job on a subgraph in memory, moved to the model's device."""
+        kwargs, target, device = dict(self.kwargs), self.target, model_device(self.model)
         if self._pairs is not None:
             name, _ = find_pairs(self.kwargs, self.data.num_nodes)
-            kwargs[str(name)] = subgraph.position(self._pairs[:, rows])
+            kwargs[str(name)] = subgraph.position(self._pairs[:, rows]).to(device)
         if target is not None:
-            target = torch.as_tensor(target).flatten()[rows if self._pairs is not None else subgraph.node]
-        job = OneGraphJob(self.explainer, subgraph.data, target, self.budget, kwargs)
+            target = torch.as_tensor(target).flatten().cpu()[rows if self._pairs is not None else subgraph.node]
+        job = OneGraphJob(self.explainer, copy(subgraph.data).to(device), target, self.budget, kwargs)
         job.original_size, job.advance = (self.data.num_edges, self.data.num_nodes), self.advance
+        job.notes, job.plain = self.notes, self.plain
         return job
 
     def _fitting_subgraphs(self, rows: Tensor, hops: int, most: float) -> Iterator[tuple[Tensor, Subgraph]]:
@@ -142,4 +148,4 @@ class LargeGraphJob(ExplainJob):
         """The model's output for some rows on a subgraph."""
         with wrap_model_errors():
             output = call_model(self.model, self._job_on(subgraph, rows).inputs, self.outcome)
-        return output if self._pairs is not None else output[subgraph.position(rows)]
+        return output if self._pairs is not None else output[subgraph.position(rows).to(output.device)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,12 +12,14 @@ from torch_geometric.explain import Explanation
 from nseg.errors import InputError
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob, chunks
+from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import pack_graphs
 from nseg.graphs.checks import check_alike
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import bytes_per_member, predict
-from nseg.model.traced_graph import causal_models_of_graphs, check_output_rows
+from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy
+from nseg.model.traced_graph import causal_models_of_graphs, check_output_rows, pack_causal_model
 
 
 class _GraphBlock(NamedTuple):
@@ -27,6 +29,17 @@ class _GraphBlock(NamedTuple):
     given: list[Tensor | None]
     output: Tensor
     classes: Tensor
+
+    def select(self, which: list[int]) -> _GraphBlock:
+        """Some of the graphs."""
+        inputs, given = [self.inputs[n] for n in which], [self.given[n] for n in which]
+        return _GraphBlock(inputs, given, self.output[which], self.classes[which])
+
+
+ONE_BY_ONE = (
+    "Several graphs cannot share a forward pass of {model}: together they give other outputs than alone. They are explained "
+    "one by one, as a loop over single calls would, with the same answers."
+)
 
 
 class ManyGraphsJob(ExplainJob):
@@ -53,11 +66,8 @@ class ManyGraphsJob(ExplainJob):
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
         for numbers in self._blocks(rows):
             block = self._load(numbers)
-            answers: dict[int, Answer] = {}
             if isinstance(self.algorithm, BatchedAlgorithm):
-                for which, causal in self._causal_models(block):
-                    for part, answer in self._answers(causal):
-                        answers.update({n: (answer, position) for position, n in enumerate(which[part].tolist())})
+                answers = self._answer_block(block, numbers)
             else:
                 answers = {n: self._call_once(one, None, block.given[n]) for n, one in enumerate(block.inputs)}
             for n, one in enumerate(block.inputs):
@@ -65,7 +75,12 @@ class ManyGraphsJob(ExplainJob):
                 alone = pack_graphs([one], Role.GRAPH, [torch.zeros_like(block.classes[mine])], [block.classes[mine]])
                 found = self._finish(alone, 0, block.output[mine], answers[n], block.given[n])
                 found.output_id = numbers[n]
+                self._measure_later(found, answers[n], self._references(one, block.classes[mine]))
                 yield found
+
+    def _references(self, graph: ModelInputs, target: Tensor) -> Iterator[CausalModel]:
+        """The causal model of one graph without shortcuts."""
+        yield pack_causal_model(self.model, self.outcome, [graph], target, PLAIN)
 
     def _blocks(self, rows: Tensor) -> Iterator[list[int]]:
         """Numbers of explained graphs, as many at once as fit into memory."""
@@ -81,11 +96,61 @@ class ManyGraphsJob(ExplainJob):
         check_alike(inputs, numbers)
         given = [self._given_classes(self.data[n], n) for n in numbers]
         outputs = [predict(self.model, one, self.outcome) for one in inputs]
-        for one, output in zip(inputs, outputs, strict=True):
+        for n, one, output in zip(numbers, inputs, outputs, strict=True):
             check_output_rows(output, one, self.outcome)
+            if one.num_graphs != 1:
+                raise InputError(
+                    f"Each element of data must be one graph (got {one.num_graphs} in element {n}, by its batch). Give the "
+                    "graphs themselves, or a Batch made of them."
+                )
         output = torch.cat(outputs)
+        self.note_output(output)
         target = None if given[0] is None else torch.cat([t for t in given if t is not None]).to(output.device)
         return _GraphBlock(inputs, given, output, self.outcome.check_target(output, target))
 
-    def _causal_models(self, block: _GraphBlock) -> Iterator[tuple[Tensor, CausalModel]]:
-        return causal_models_of_graphs(self.model, self.outcome, block.inputs, block.output, block.classes, *self.masks)
+    def _causal_models(
+        self, block: _GraphBlock, strategies: Sequence[RunStrategy] = GRAPH_STRATEGIES
+    ) -> Iterator[tuple[Tensor, CausalModel]]:
+        return causal_models_of_graphs(
+            self.model, self.outcome, block.inputs, block.output, block.classes, *self.masks, strategies
+        )
+
+    def _answer_block(
+        self, block: _GraphBlock, numbers: Sequence[int], strategies: Sequence[RunStrategy] = GRAPH_STRATEGIES
+    ) -> dict[int, Answer]:
+        """The algorithm's verified answer for each graph of a block, by its position.
+
+        Args:
+            block: the graphs.
+            numbers: the caller's numbers of the graphs.
+            strategies: how worlds are run, fastest first; one world at a time if there is none.
+        """
+
+        def pack(which: list[int], strategy: RunStrategy) -> CausalModel:
+            graphs = [block.inputs[n] for n in which]
+            return pack_causal_model(self.model, self.outcome, graphs, block.classes[which], strategy)
+
+        def note(models: Iterator[tuple[Tensor, CausalModel]]) -> Iterator[tuple[Tensor, CausalModel]]:
+            for which, causal in models:
+                if len(which) == 1 < len(block.inputs):
+                    self.notes.append(ONE_BY_ONE.format(model=type(self.model).__name__))
+                yield which, causal
+
+        found: dict[int, Answer] = {}
+        sample = [n for n, number in enumerate(numbers) if number in self.sample]
+        references = References(
+            lambda which: pack(which.tolist(), UNTRACED) if len(which) > 1 else None,
+            lambda n: pack([n], PLAIN),
+        )
+        if self.plain or not strategies:
+            one_by_one = (
+                (torch.tensor([n], device=block.output.device), pack([n], PLAIN)) for n in range(len(block.inputs))
+            )
+            wrong = self._answer_and_verify(one_by_one, references, sample, found)
+        else:
+            wrong = self._answer_and_verify(note(self._causal_models(block, strategies)), references, sample, found)
+        if wrong and not self.plain:
+            self.notes.append(REDONE.format(number=len(wrong)))
+            again = self._answer_block(block.select(wrong), [numbers[n] for n in wrong], strategies[1:])
+            found.update({wrong[n]: answer for n, answer in again.items()})
+        return found

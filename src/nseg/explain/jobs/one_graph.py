@@ -9,15 +9,17 @@ import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation
 
-from nseg.explain.algorithm import BatchAnswer, BatchedAlgorithm
+from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob
+from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import output_role
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.subgraph import TargetCuts
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import bytes_per_member
-from nseg.model.traced_graph import TracedGraph
+from nseg.model.strategy import PLAIN, RunStrategy
+from nseg.model.traced_graph import CausalModels, TracedGraph
 
 WHOLE_GRAPH = 1 << 30  # more hops than any cut has
 
@@ -45,6 +47,7 @@ class OneGraphJob(ExplainJob):
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
         target = self._given_classes(self.data)
         for cuts in self._blocks(rows):
+            self.note_output(self.graph.output)
             answers, hops = self._answer_rows(cuts, target)
             finished: dict[int, Explanation] = {}
             for which, instances, output in self.graph.standalone_graphs(cuts, hops):
@@ -52,9 +55,19 @@ class OneGraphJob(ExplainJob):
                 for b, number in enumerate(which.tolist()):
                     mine = slice(*outputs[b : b + 2].tolist())
                     local = None if target is None else _local_classes(target, instances, b, cuts.row[number : number + 1])
-                    finished[number] = self._finish(instances, b, output[mine], answers[number], local)
-                    finished[number].output_id = int(cuts.row[number])
+                    one = finished[number] = self._finish(instances, b, output[mine], answers[number], local)
+                    one.output_id = int(cuts.row[number])
+                    self._measure_later(one, answers[number], self._references(cuts, number))
             yield from (finished[number] for number in range(cuts.row.numel()))
+
+    def _references(self, cuts: TargetCuts, number: int) -> Iterator[CausalModel]:
+        """Causal models of one instance without shortcuts: on a wider subgraph, and for the sample on the whole graph."""
+        mine = slice(number, number + 1)
+        wide = None if self.plain else self.graph.reference_model(cuts, torch.tensor([number], device=cuts.row.device))
+        if wide is not None:
+            yield wide
+        if wide is None or int(cuts.row[number]) in self.sample:
+            yield self.graph.plain_model(cuts.row[mine], cuts.target[mine])
 
     def causal_model_groups(self, rows: Tensor) -> Iterator[tuple[int, Iterator[tuple[Tensor, CausalModel]]]]:
         for cuts in self._blocks(rows):
@@ -75,18 +88,46 @@ class OneGraphJob(ExplainJob):
     def _bytes_per_member(self) -> float:
         return bytes_per_member(self.model, self.inputs, self.outcome)
 
-    def _answer_rows(self, cuts: TargetCuts, target: Tensor | None) -> tuple[list[Answer], Tensor]:
-        """The algorithm's answer for each row, and the number of hops around the row that it covers."""
-        row = cuts.row
-        hops = torch.full_like(row, self.graph.hops)
+    def _answer_rows(
+        self, cuts: TargetCuts, target: Tensor | None, strategy: RunStrategy | None = None
+    ) -> tuple[list[Answer], Tensor]:
+        """The algorithm's verified answer for each row, and the number of hops around the row that it covers.
+
+        Args:
+            cuts: subgraphs around the rows.
+            target: the caller's classes of all outputs, if a phenomenon is explained.
+            strategy: how worlds are run; the fastest one if None.
+        """
+        row, graph = cuts.row, self.graph
+        hops = torch.full_like(row, graph.hops)
         if not isinstance(self.algorithm, BatchedAlgorithm):
             return [self._call_once(self.inputs, int(r), target) for r in row], hops
-        found: dict[int, tuple[BatchAnswer, int]] = {}
-        for which, causal in self.graph.causal_models(cuts):
-            hops[which] = WHOLE_GRAPH if causal.strategy.hops is None else causal.strategy.hops
-            for part, answer in self._answers(causal):
-                found.update({number: (answer, position) for position, number in enumerate(which[part].tolist())})
+        strategy = PLAIN if self.plain else strategy or graph.strategy
+        if graph.slow_note is not None:
+            self.notes.append(graph.slow_note)
+        found: dict[int, Answer] = {}
+        sample = [n for n, r in enumerate(row.tolist()) if r in self.sample]
+        references = References(
+            lambda which: graph.reference_model(cuts, which),
+            lambda n: graph.plain_model(row[n : n + 1], cuts.target[n : n + 1]),
+        )
+        models = graph.causal_models(cuts, strategy)
+        wrong = self._answer_and_verify(_note_hops(models, hops), references, sample, found)
+        if wrong and not self.plain:
+            self.notes.append(REDONE.format(number=len(wrong)))
+            some = torch.tensor(wrong, device=row.device)
+            again = graph.cuts(row[some], torch.arange(len(some), device=row.device), cuts.target[some])
+            slower = graph.cautious_strategy if strategy.constants and strategy.hops is not None else PLAIN
+            answers, hops[some] = self._answer_rows(again, target, slower)
+            found.update(zip(wrong, answers, strict=True))
         return [found[number] for number in range(row.numel())], hops
+
+
+def _note_hops(models: CausalModels, hops: Tensor) -> CausalModels:
+    """The same causal models; writes down how many hops each instance covers."""
+    for which, causal in models:
+        hops[which] = WHOLE_GRAPH if causal.strategy.hops is None else causal.strategy.hops
+        yield which, causal
 
 
 def _local_classes(target: Tensor, instances: InstanceBatch, b: int, row: Tensor) -> Tensor:

@@ -11,6 +11,12 @@ from torch_geometric.explain.config import ModelReturnType, ModelTaskLevel
 
 from nseg.errors import InputError, ModelError
 
+PROBABILITIES = (
+    "The model is declared to return raw scores (return_type='raw'), but all of its outputs look like probabilities. If "
+    "they are, every number of the explanations is wrong, because a softmax or sigmoid is applied once more. Set "
+    "return_type='probs' in model_config."
+)
+
 
 @dataclass(frozen=True)
 class Outcome(ABC):
@@ -38,12 +44,27 @@ class Outcome(ABC):
         """Raise unless the values are what ``returns`` says they are."""
 
     @abstractmethod
+    def looks_like_probabilities(self, output: Tensor) -> bool:
+        """Whether raw scores [R, ...] are so much like probabilities that they must be some."""
+
+    def note(self, output: Tensor) -> str | None:
+        """A warning if the output is probably not what ``returns`` says; None if it may be."""
+        if self.returns is not ModelReturnType.raw or not output.numel() or not self.looks_like_probabilities(output):
+            return None
+        return PROBABILITIES
+
+    def is_readable(self, output: Tensor) -> Tensor:
+        """Whether each value is a number; a logarithm of a probability may be minus infinity."""
+        good = torch.isfinite(output)
+        return good | (output == -torch.inf) if self.returns is ModelReturnType.log_probs else good
+
+    @abstractmethod
     def num_classes(self, output: Tensor) -> int:
         """Number of classes that a target may name."""
 
     def check_target(self, output: Tensor, target: Tensor | None) -> Tensor:
         """Class of each row of the output: the given one, or the predicted one if None, [R]."""
-        if not bool(torch.isfinite(output).all()):
+        if not bool(self.is_readable(output).all()):
             raise ModelError(
                 "The model's output must be finite (got NaN or infinity for an explained row). Such a prediction has no "
                 "probability to explain; check weights and input."
@@ -97,9 +118,15 @@ class Outcome(ABC):
 
 
 def rows_agree(a: Tensor, b: Tensor) -> Tensor:
-    """Whether outputs [..., R, C] agree up to rounding, [R]."""
-    scale = torch.finfo(a.dtype).eps ** 0.6 * (1 + b.abs().amax(-1, keepdim=True))
-    near: Tensor = ((a - b).abs() <= scale).all(-1)  # [..., R]
+    """Whether outputs [..., R, C] agree up to rounding, [R]; infinities agree if they are equal.
+
+    >>> impossible = -torch.inf
+    >>> rows_agree(torch.tensor([[0, impossible], [1, impossible]]), torch.tensor([[0, impossible], [0, impossible]]))
+    tensor([ True, False])
+    """
+    size = b.abs().masked_fill(b.isinf(), 0)
+    scale = torch.finfo(a.dtype).eps ** 0.6 * (1 + size.amax(-1, keepdim=True))
+    near: Tensor = (((a - b).abs() <= scale) | (a == b)).all(-1)  # [..., R]
     return near.all(0) if near.dim() > 1 else near
 
 

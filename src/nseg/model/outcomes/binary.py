@@ -9,6 +9,9 @@ from torch_geometric.explain.config import ModelReturnType
 from nseg.errors import ModelError
 from nseg.model.outcomes.base import Outcome, check_probabilities, rows_agree
 
+FEWEST_ROWS = 10
+"""Rows that must all lie in [0, 1] before scores are taken for probabilities: fewer may do so by chance."""
+
 
 class BinaryOutcome(Outcome):
     """Class 1 or class 0, from one score or probability of class 1 per row. Outputs are [..., R].
@@ -33,6 +36,9 @@ class BinaryOutcome(Outcome):
         if self.returns is not ModelReturnType.raw:
             p = output.exp() if self.returns is ModelReturnType.log_probs else output
             check_probabilities(p, self.returns, sum_to_one=False)
+
+    def looks_like_probabilities(self, output: Tensor) -> bool:
+        return len(output) >= FEWEST_ROWS and bool(((output >= 0) & (output <= 1)).all())
 
     def num_classes(self, output: Tensor) -> int:
         return 2

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch_geometric.explain.config import ModelReturnType, ModelTaskLevel
 
 from nseg.errors import ModelError
 from nseg.model.outcomes.base import Outcome, check_probabilities, rows_agree
+
+LARGEST = 1e4
+"""Bound of log-odds and logarithms, which are infinite for impossible classes."""
 
 
 class MulticlassOutcome(Outcome):
@@ -26,6 +31,8 @@ class MulticlassOutcome(Outcome):
                 f"A multiclass model must return [rows, classes] (got shape {tuple(output.shape)}). Use "
                 "mode='binary_classification' if it returns one value per row."
             )
+        if self.returns is ModelReturnType.log_probs and output.grad_fn is not None and bool(torch.isneginf(output).any()):
+            output.grad_fn.register_hook(_without_nan)
         return output
 
     def check_values(self, output: Tensor) -> None:
@@ -36,6 +43,11 @@ class MulticlassOutcome(Outcome):
             )
         if self.returns is not ModelReturnType.raw:
             check_probabilities(self.distribution(output), self.returns, sum_to_one=True)
+
+    def looks_like_probabilities(self, output: Tensor) -> bool:
+        slack = torch.finfo(output.dtype).eps ** 0.75
+        inside = bool(((output >= 0) & (output <= 1)).all())
+        return inside and bool(((output.sum(-1) - 1).abs() <= slack).all())
 
     def num_classes(self, output: Tensor) -> int:
         return output.size(1)
@@ -50,10 +62,11 @@ class MulticlassOutcome(Outcome):
         if self.returns is ModelReturnType.probs:
             return torch.logit(self.probability(output, target), eps=torch.finfo(output.dtype).eps)
         others = output.scatter(-1, _column(output, target), -torch.inf).logsumexp(-1)
-        return (_of_class(output, target) - others).clamp(-1e4, 1e4)  # a model with one class has no others
+        return (_of_class(output, target) - others).clamp(-LARGEST, LARGEST)  # others may be impossible, or none
 
     def score(self, output: Tensor, target: Tensor) -> Tensor:
-        return _of_class(output, target)
+        score = _of_class(output, target)
+        return score.clamp_min(-LARGEST) if self.returns is ModelReturnType.log_probs else score
 
     def distribution(self, output: Tensor) -> Tensor:
         if self.returns is ModelReturnType.raw:
@@ -62,6 +75,11 @@ class MulticlassOutcome(Outcome):
 
     def agree(self, a: Tensor, b: Tensor) -> Tensor:
         return rows_agree(a, b)
+
+
+def _without_nan(gradients: Sequence[Tensor | None], outputs: object) -> tuple[Tensor | None, ...]:
+    """Gradients in which impossible classes count nothing: the gradient of log 0, times 0, would be NaN."""
+    return tuple(None if one is None else one.nan_to_num(nan=0.0) for one in gradients)
 
 
 def _column(output: Tensor, target: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ import { h } from "./dom";
 import type { Graph, Instance, Payload } from "./payload";
 import type { Kept } from "./state";
 import { colour, onTheme } from "./theme";
-import { nodeName } from "./words";
+import { nodeName, plural } from "./words";
 
 /** Group colours: Okabe and Ito's without their blue, which marks the kept part, then Paul Tol's and others. */
 const PALETTE = [
@@ -207,7 +207,9 @@ export class Drawing {
       for (const node of cy.nodes()) {
         const index = Number(node.data("index"));
         const highlighted = shown.nodes.has(index) || touched.has(index);
-        node.toggleClass("kept", shown.nodes.has(index)).toggleClass("near", highlighted).toggleClass("truth", truth.has(index)).toggleClass("crowded", crowded);
+        const share = shown.nodes.get(index) ?? 0;
+        node.data("share", 100 * share).toggleClass("partial", share > 0 && share < 1);
+        node.toggleClass("kept", share > 0).toggleClass("near", highlighted).toggleClass("truth", truth.has(index)).toggleClass("crowded", crowded);
         if (node.data("symbol") === "H") node.style("display", this.hydrogens || highlighted || truth.has(index) ? "element" : "none");
       }
     });
@@ -273,7 +275,9 @@ function network(ink: string, paper: string, faint: string, kept: string, groupF
     { selector: "node.near", style: { width: 20, height: 20, "background-opacity": 1, "border-opacity": 1, label: "data(label)", "font-size": 12, "text-valign": "bottom", "text-margin-y": 3, "text-opacity": 1, "text-outline-color": paper, "text-outline-width": 2, "min-zoomed-font-size": 0, "z-index": 10 } },
     { selector: "node.crowded", style: { label: "", width: 14, height: 14 } },
     { selector: "node.kept", style: { "border-width": 4, "border-color": kept, width: 24, height: 24 } },
+    { selector: "node.partial", style: { "background-color": paper, ...pie(groupFill) } as never },
     { selector: "node.target", style: { label: "data(label)", width: 30, height: 30, shape: "diamond", "border-width": 3, "border-color": ink, "border-opacity": 1 } },
+    { selector: "node.target.partial", style: { "pie-size": "62%" } as never }, // inside the diamond
   ];
 }
 
@@ -291,7 +295,13 @@ function molecule(ink: string, paper: string, kept: string, groupFill: NodeColou
     { selector: "node[label != '']", style: { "background-opacity": 1 } },
     { selector: "node[label = 'H']", style: { "font-size": 12, "font-weight": 400 } },
     { selector: "node.kept", style: { "underlay-color": kept, "underlay-opacity": 0.55, "underlay-padding": 6, "underlay-shape": "ellipse" } },
+    { selector: "node.partial", style: { width: 26, height: 26, "background-opacity": 1, "border-width": 2, "border-color": kept, "underlay-opacity": 0, ...pie(() => kept, 0.45) } as never },
   ];
+}
+
+/** The filled share of a node of which some features are kept. */
+function pie(fill: NodeColour, opacity = 1): object {
+  return { "pie-size": "100%", "pie-1-background-color": fill, "pie-1-background-size": "data(share)", "pie-1-background-opacity": opacity };
 }
 
 /** The factor that gives a typical line its length on the screen. */
@@ -315,5 +325,5 @@ function middle(box: { x1: number; x2: number; y1: number; y2: number }): { x: n
 export function describeGraph(payload: Payload, one: Instance): string {
   const { graph } = one;
   const targets = graph.target.map((index) => nodeName(payload, graph, index)).join(", ");
-  return `${graph.node.length} nodes, ${graph.source.length} edges${targets && `, explained: ${targets}`}. The kept part is listed below.`;
+  return `${plural(graph.node.length, "node")} and ${plural(graph.source.length, "line")} are drawn${targets && `, explained: ${targets}`}. The kept part is listed below.`;
 }

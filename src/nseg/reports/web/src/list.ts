@@ -26,7 +26,7 @@ export class InstanceList {
         { name: "Class", help: "the explained class", key: (row) => className(payload, row.target), cell: (row) => h("span", { title: className(payload, row.target) }, className(payload, row.target)) },
         { name: "Model", help: "whether the model predicts the true class", key: verdict, cell: (row) => h("span", { class: verdict(row) }, verdict(row)) },
         { name: "PNS", help: "lower bound of the probability of necessity and sufficiency", numeric: true, descending: true, key: (row) => row.pns, cell: (row) => (row.pns === null ? number(null) : atLeast(row.pns)) },
-        { name: sizeName(payload), help: "number in the explanation", numeric: true, key: (row) => row.size, cell: (row) => (row.size === null ? "–" : String(row.size)) },
+        { name: sizeName(payload), help: `number of ${sizeUnit(payload)} in the explanation`, numeric: true, key: (row) => row.size, cell: (row) => (row.size === null ? "–" : String(row.size)) },
       ],
       (row, line) => line.toggleAttribute("data-current", row.id === this.current),
       () => this.changed(),
@@ -86,11 +86,17 @@ export class InstanceList {
   }
 }
 
+/** What the size column counts, in full. */
+function sizeUnit(payload: Payload): string {
+  const directed = payload.methods[0]?.edges && payload.instances.some((one) => one.answers[0]?.directed);
+  return `${directed ? "directed " : ""}${sizeName(payload).toLowerCase()}`;
+}
+
 /** What the size column counts. */
 function sizeName(payload: Payload): string {
   const [method] = payload.methods;
   if (method?.edges) return payload.molecules ? "Bonds" : "Edges";
-  return method?.features ? "Features" : payload.molecules ? "Atoms" : "Nodes";
+  return method?.node_mask !== "object" ? "Features" : payload.molecules ? "Atoms" : "Nodes";
 }
 
 function select(options: [string, string][], change: (value: string) => void): HTMLSelectElement {

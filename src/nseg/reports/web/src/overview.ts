@@ -4,7 +4,7 @@ import { h, svg, type Child } from "./dom";
 import type { Cell, Column, Curve, Method, Payload, Scalar, Summary } from "./payload";
 import type { Key } from "./state";
 import { SortableTable } from "./table";
-import { number } from "./words";
+import { atLeast, number } from "./words";
 
 export function overview(payload: Payload): HTMLElement {
   return h(
@@ -45,7 +45,8 @@ function holdsIntegers(rows: Cell[][], column: number): boolean {
 }
 
 function cell(cell: Cell, column: Column, digits: number): Child {
-  const text = (plain: Scalar): string => (typeof plain === "string" ? plain : number(plain, column.digits ?? digits));
+  const write = (plain: number | null): string => (column.bound && plain !== null ? atLeast(plain) : number(plain, column.digits ?? digits));
+  const text = (plain: Scalar): string => (typeof plain === "string" ? plain : write(plain));
   if (cell === null || typeof cell !== "object") return text(cell);
   const { low, high, paper, note } = cell;
   return h(
@@ -91,7 +92,7 @@ function chart(name: string, curve: Curve): HTMLElement {
   const labels = ends.map(({ key, text, at }) => svg("text", { class: `name ${key}`, x: width - right + 6, y: at + 4 }, text));
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `${name}: means by threshold; the numbers are in the table below` }, ...ticks, ...below, ...lines, ...labels);
   const head = h("tr", {}, ...["threshold", ...LINES.map(([, text]) => text)].map((text) => h("th", { scope: "col" }, text)));
-  const body = curve.at.map((t, n) => h("tr", {}, h("th", { scope: "row" }, String(t)), ...LINES.map(([key]) => h("td", { class: "numeric" }, number(curve[key][n] ?? null)))));
+  const body = curve.at.map((t, n) => h("tr", {}, h("th", { scope: "row" }, String(t)), ...LINES.map(([key]) => h("td", { class: "numeric" }, key === "pns" ? atLeast(curve[key][n] ?? 0) : number(curve[key][n] ?? null)))));
   return h("figure", {}, h("figcaption", {}, name), picture, h("details", {}, h("summary", {}, "Numbers"), h("table", {}, h("caption", {}, `${name} by threshold`), h("thead", {}, head), h("tbody", {}, ...body))));
 }
 
@@ -104,14 +105,15 @@ function glossary(): HTMLElement {
     h(
       "dl",
       { class: "facts" },
-      ...entry("explanation", "The part of the graph that a method gives as the reason for a prediction. Its weights rank all edges (or nodes); the kept part is the explanation itself."),
-      ...entry("direction", "An edge carries messages in both directions, and one direction can be enough. An arrow shows a direction that is kept alone."),
+      ...entry("explanation", "The part of the graph that a method gives as the reason for a prediction. Its weights rank all edges (or nodes, or features); the kept part is the explanation itself."),
+      ...entry("direction", "An edge carries messages in both directions, and one direction can be enough. An arrow shows a direction that is kept alone. Where a method treats the two directions apart, each counts: such sizes are in directed edges. Only edges that can carry a message to the output count."),
+      ...entry("features", "A method can keep single features of nodes. Then a node is filled by the share of its features that is kept, and all numbers are those of the kept features, not of whole nodes."),
       ...entry("p", "The model's probability of the explained class. A “world” is the graph with some parts left out: messages over these parts are multiplied by 0."),
       ...entry("Fid+", "The class changes if the explanation is left out. Over many instances: the share for which it changes. Higher is better."),
       ...entry("Fid−", "The class changes if only the explanation is kept. Lower is better."),
-      ...entry("PNS", "Probability that the explanation is both necessary and sufficient. Its lower bound is p with the explanation alone minus p without it, or 0 if that is negative."),
+      ...entry("PNS", "Probability that the explanation is both necessary and sufficient. Its lower bound, always rounded down, is p with the explanation alone minus p without it, or 0 if that is negative."),
       ...entry("PN, PS", "Probability of necessity alone, and of sufficiency alone."),
-      ...entry("sparsity", "Share of the receptive field that the explanation leaves out. Fid+ and Fid− mean little without it: the whole graph is always sufficient."),
+      ...entry("sparsity", "Share of the edges within reach (each direction for itself; of nodes or features, if only these are masked) that the explanation leaves out. Fid+ and Fid− mean little without it: the whole graph is always sufficient."),
     ),
   );
 }

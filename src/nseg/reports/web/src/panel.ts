@@ -2,9 +2,12 @@
 
 import { replaceContent, h, labelled, type Child } from "./dom";
 import { Drawing, groupColour, describeGraph } from "./drawing";
-import type { MethodAnswer, Instance, MaskEntries, Method, Payload, Worlds } from "./payload";
-import { kept, countOneWay, outcome, type Selection, type Kept } from "./state";
-import { atLeast, bondName, certificate, className, selectionWords, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, setting, sizeWords, worldNames } from "./words";
+import type { Graph, MethodAnswer, Instance, MaskEntries, Method, Payload, Size, Worlds } from "./payload";
+import { kept, countOneWay, outcome, type Direction, type Selection, type Kept } from "./state";
+import { atLeast, bondName, certificate, className, countElements, edgeWord, featureName, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, selectionWords, sizeWords, worldNames } from "./words";
+
+/** Maximum number of features that a tooltip names. */
+const MAX_FEATURES = 8;
 
 export class Panel {
   readonly element: HTMLElement;
@@ -48,7 +51,7 @@ export class Panel {
           "fieldset",
           { class: "threshold" },
           h("legend", {}, "What is kept"),
-          h("label", {}, this.explanationRadio, ` the explanation: ${sizeWords(payload, this.method, answer.size) || "nothing"}`),
+          h("label", {}, this.explanationRadio, ` the explanation: ${sizeWords(payload, this.method, answer, answer.size) || "nothing"}`),
           h("label", {}, this.thresholdRadio, " everything above a weight threshold:"),
           labelled("Threshold (left: nothing, right: everything)", this.slider),
         ),
@@ -63,9 +66,7 @@ export class Panel {
   }
 
   private certificateSection(words: string): HTMLElement {
-    const directed = this.method.edges && setting(this.method, "undirected") === "False";
-    const note = directed && h("p", { class: "note" }, `It counts the two directions of ${this.payload.molecules ? "a bond" : "an edge"} separately.`);
-    return h("details", {}, h("summary", {}, "Certificate"), h("p", {}, words), note);
+    return h("details", {}, h("summary", {}, "Certificate"), h("p", {}, words));
   }
 
   mount(): void {
@@ -78,7 +79,7 @@ export class Panel {
 
   /** The first stop of the slider that keeps at least as much as the explanation. */
   private initialStop(): number {
-    const total = (size: number[]): number => size.reduce((a, b) => a + b, 0);
+    const total = (size: Size): number => countElements(this.method, size);
     const found = this.answer.stops.size.findIndex((size) => total(size) >= total(this.answer.size));
     return found < 0 ? this.answer.stops.size.length - 1 : found;
   }
@@ -89,7 +90,7 @@ export class Panel {
     this.thresholdRadio.checked = selection !== null;
     const shown = kept(this.answer, selection);
     this.drawing.showKept(shown);
-    const text = selectionWords(this.payload, this.method, this.answer, selection) + oneWayWords(this.payload, countOneWay(this.answer, shown));
+    const text = selectionWords(this.payload, this.method, this.answer, selection) + oneWayWords(countOneWay(this.answer, shown));
     this.slider.setAttribute("aria-valuetext", selectionWords(this.payload, this.method, this.answer, Number(this.slider.value)));
     this.keptSize.textContent = text;
     this.showNumbers(selection);
@@ -172,20 +173,28 @@ export class Panel {
     const byWeight = (places: Iterable<number>, ...entries: (MaskEntries | null)[]): number[] =>
       [...places].sort((a, b) => largestWeight(b, ...entries) - largestWeight(a, ...entries) || a - b);
     const found: Child[] = [];
-    const block = (word: string, items: HTMLElement[]): void => {
+    const size = this.selection === null ? answer.size : (answer.stops.size[this.selection] ?? [0, 0, 0]);
+    const block = (count: number, word: string, items: HTMLElement[]): void => {
       const list = items.length ? h("ol", {}, ...items) : h("p", {}, "None.");
-      found.push(h("details", { open: items.length <= 15, class: "kept-list" }, h("summary", {}, `${plural(items.length, word)} kept, by weight`), list));
+      const listed = items.length === count ? "" : ` (${items.length} listed)`;
+      found.push(h("details", { open: items.length <= (answer.directed ? 30 : 15), class: "kept-list" }, h("summary", {}, `${plural(count, word)} kept, by weight${listed}`), list));
     };
     const weightText = (entries: MaskEntries | null, n: number): string => number((entries?.weight[n] ?? 0) / 1000);
     if (method.edges) {
       const lines = byWeight(shown.lines.keys(), answer.lines, answer.back);
-      block(lineWord(payload), lines.map((n) => item(`e${n}`, lineName(payload, graph, n, shown.lines.get(n)), lineWeight(answer, n, shown.lines.get(n)))));
+      const entries = lines.flatMap((n) => keptDirections(graph, answer, n, shown.lines.get(n)).map((way): [number, Direction] => [n, way]));
+      block(size[0], edgeWord(payload, answer), entries.map(([n, way]) => item(`e${n}`, lineName(payload, graph, n, way), lineWeight(answer, n, way))));
     }
-    if (answer.nodes !== null) {
-      block(nodeWord(payload), byWeight(shown.nodes, answer.nodes).map((n) => item(`n${n}`, nodeName(payload, graph, n), weightText(answer.nodes, n))));
+    if (answer.nodes !== null && answer.cells === undefined) {
+      block(size[1], nodeWord(payload), byWeight(shown.nodes.keys(), answer.nodes).map((n) => item(`n${n}`, nodeName(payload, graph, n), weightText(answer.nodes, n))));
+    }
+    const { cells } = answer;
+    if (cells !== undefined) {
+      const cellName = (n: number): string => `${featureName(payload, cells.feature[n] ?? 0)} of ${payload.molecules ? "" : "node "}${nodeName(payload, graph, cells.node[n] ?? 0)}`;
+      block(size[2], `${nodeWord(payload)} feature`, byWeight(shown.cells, cells).map((n) => item(`n${cells.node[n]}`, cellName(n), weightText(cells, n))));
     }
     if (answer.features !== null) {
-      block("feature", byWeight(shown.features, answer.features).map((n) => h("li", {}, `feature ${n}`, h("span", { class: "weight" }, ` ${weightText(answer.features, n)}`))));
+      block(size[2], "feature", byWeight(shown.features, answer.features).map((n) => h("li", {}, featureName(payload, n), h("span", { class: "weight" }, ` ${weightText(answer.features, n)}`))));
     }
     return found;
   }
@@ -195,12 +204,13 @@ export class Panel {
     const { graph } = one;
     const what = payload.molecules ? null : groupName(payload, graph, index);
     const weight = answer.nodes?.weight[index];
+    const shown = kept(answer, this.selection);
     return [
       `${payload.molecules ? "" : "node "}${nodeName(payload, graph, index)}`,
       ...(what === null ? [] : [what]),
       ...(graph.target.includes(index) ? ["explained"] : []),
-      ...(weight === undefined ? [] : [`weight ${number(weight / 1000)}`]),
-      ...(kept(answer, this.selection).nodes.has(index) ? ["kept"] : []),
+      ...(weight === undefined ? [] : [`${answer.cells === undefined ? "weight" : "largest weight of a feature"} ${number(weight / 1000)}`]),
+      ...(answer.cells !== undefined ? keptFeatures(payload, answer, shown, index) : shown.nodes.has(index) ? ["kept"] : []),
       ...(graph.truth_nodes.includes(index) ? ["in the ground truth"] : []),
     ];
   }
@@ -234,11 +244,30 @@ export class Panel {
       { class: "legend", "aria-label": "Legend" },
       method.edges && swatch("line", `kept ${lineWord(payload)}`),
       answer.back !== null && swatch("arrow", "kept in this direction only"),
-      method.nodes && !method.features && swatch("ring", `kept ${nodeWord(payload)}`),
+      method.node_mask === "object" && swatch("ring", `kept ${nodeWord(payload)}`),
+      method.node_mask === "attributes" && swatch("ring pie", `${nodeWord(payload)} with kept features (filled share)`),
+      method.node_mask === "common_attributes" && h("li", {}, `the kept features are those of all ${nodeWord(payload)}s`),
       graph.target.length > 0 && swatch("diamond", payload.level === "edge" ? "ends of the explained link" : "explained node"),
       ...groups.map((g) => swatch("dot", payload.groups[g] ?? "", groupColour(payload, g))),
       graph.truth !== null && h("li", { class: "truth-only" }, h("span", { class: "swatch band", "aria-hidden": "true" }), "ground truth"),
-      graph.left_out > 0 && h("li", {}, `${graph.left_out} edges with low weights are not drawn`),
+      graph.left_out > 0 && h("li", {}, `${graph.left_out} lines with low weights are not drawn`),
     );
   }
+}
+
+/** The directions of a kept line to list: one entry per direction where each direction counts. */
+function keptDirections(graph: Graph, answer: MethodAnswer, line: number, direction: Direction = "both"): Direction[] {
+  const loop = graph.source[line] === graph.end[line];
+  return answer.directed && direction === "both" && !loop ? ["forward", "backward"] : [direction];
+}
+
+/** How many features of a node are kept, and which, as far as they are listed. */
+function keptFeatures(payload: Payload, answer: MethodAnswer, shown: Kept, node: number): string[] {
+  const { cells, of } = answer;
+  if (cells === undefined) return [];
+  const width = of[2] / of[1];
+  const listed = [...shown.cells].filter((n) => cells.node[n] === node).map((n) => featureName(payload, cells.feature[n] ?? 0));
+  const count = Math.round((shown.nodes.get(node) ?? 0) * width);
+  const names = listed.slice(0, MAX_FEATURES).join(", ") + (count > Math.min(listed.length, MAX_FEATURES) ? ", …" : "");
+  return [`${count} of ${plural(width, "feature")} kept${count ? `: ${names}` : ""}`];
 }

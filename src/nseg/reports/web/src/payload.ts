@@ -16,6 +16,8 @@ export interface Payload {
   groups: string[];
   /** Names of nodes; `Graph.name` holds positions in this list. */
   names: string[];
+  /** Names of features, if they have any. */
+  feature_names: string[];
   instances: Instance[];
 }
 
@@ -31,6 +33,8 @@ export interface Column {
   better?: "higher" | "lower" | null;
   digits?: number;
   help?: string;
+  /** Whether numbers are lower bounds, which are rounded down. */
+  bound?: boolean;
 }
 
 export type Scalar = number | string | null;
@@ -39,10 +43,10 @@ export type Cell = Scalar | { value: Scalar; paper?: Scalar; low?: number | null
 export interface Method {
   name: string;
   settings: [string, string][];
-  /** Whether edges and nodes are masked; `features` if the node mask is a feature mask that all nodes share. */
+  /** Whether edges are masked. */
   edges: boolean;
-  nodes: boolean;
-  features: boolean;
+  /** What the node mask is of: whole nodes, single features of nodes, or features of all nodes; null without one. */
+  node_mask: "object" | "attributes" | "common_attributes" | null;
   /** Probability of each sub-event of the complement: 1, or those of 00, 01 and 10. */
   split: number[];
   curve: Curve | null;
@@ -91,12 +95,19 @@ export interface Graph {
 
 /** One method's explanation of one instance. */
 export interface MethodAnswer {
-  /** Mask entries of lines from source to end (forward), from end to source if they differ, of nodes and of features. */
+  /**
+   * Mask entries of lines from source to end (forward), from end to source if they differ, of nodes and of features of all
+   * nodes. If single features of nodes are masked, a node has the largest weight of its features.
+   */
   lines: MaskEntries | null;
   back: MaskEntries | null;
   nodes: MaskEntries | null;
   features: MaskEntries | null;
-  /** Numbers of kept, and of all, lines, nodes and features, including those that are not drawn. */
+  /** Single features of nodes, if these are masked. */
+  cells?: Cells;
+  /** Whether edges run in both directions and each direction counts. */
+  directed: boolean;
+  /** Numbers of kept, and of all, edges, nodes and features, including those that are not drawn. */
   size: Size;
   of: Size;
   exact: boolean;
@@ -121,7 +132,17 @@ export interface MaskEntries {
   stay: number[];
 }
 
-/** Numbers of lines, nodes and features. */
+/** Features of nodes: how many of each node are kept, and the entries of the most important ones. */
+export interface Cells extends MaskEntries {
+  /** Node and number of each feature. */
+  node: number[];
+  feature: number[];
+  /** Number of kept features of each node: in the explanation, and at each stop of the slider. */
+  number: number[];
+  number_at: number[][];
+}
+
+/** Numbers of edges, of nodes (those with a kept feature, if features of nodes are masked), and of features. */
 export type Size = [number, number, number];
 
 /** Probability of the explained class, and predicted class: with the explanation alone, then in each complement world. */

@@ -55,10 +55,10 @@ export function rows(payload: Payload, method: number): Row[] {
   });
 }
 
-/** Number of kept edges; of nodes if edges are not masked, of features if nodes are not masked either. */
+/** Number of kept edges; of nodes or features if edges are not masked. */
 function mainSize(answer: MethodAnswer): number {
-  const [lines, nodes, features] = answer.size;
-  return answer.lines !== null ? lines : answer.nodes !== null ? nodes : features;
+  const [edges, nodes, features] = answer.size;
+  return answer.lines !== null ? edges : answer.nodes !== null && answer.cells === undefined ? nodes : features;
 }
 
 /** Rows that pass the filter. Each search word must occur in the row's text; a number must begin the instance's id. */
@@ -110,8 +110,11 @@ export type Direction = "both" | "forward" | "backward";
 
 export interface Kept {
   lines: Map<number, Direction>;
-  nodes: Set<number>;
+  /** Kept nodes, with the share of their features that is kept: 1 for a whole node. */
+  nodes: Map<number, number>;
   features: Set<number>;
+  /** Kept features of nodes, among those that are listed. */
+  cells: Set<number>;
 }
 
 /** The kept lines, nodes and features among those that are drawn. */
@@ -122,11 +125,19 @@ export function kept(answer: MethodAnswer, selection: Selection): Kept {
   for (const line of [...new Set([...forward, ...backward])].sort((a, b) => a - b)) {
     lines.set(line, !backward.has(line) ? "forward" : !forward.has(line) ? "backward" : "both");
   }
-  return { lines, nodes: keptElements(answer.nodes, selection), features: keptElements(answer.features, selection) };
+  const nodes = new Map([...keptElements(answer.nodes, selection)].map((node) => [node, keptShare(answer, node, selection)]));
+  return { lines, nodes, features: keptElements(answer.features, selection), cells: keptElements(answer.cells, selection) };
 }
 
-function keptElements(entries: MaskEntries | null, selection: Selection): Set<number> {
-  if (entries === null) return new Set();
+/** Share of the features of a kept node that is kept. */
+function keptShare({ cells, of }: MethodAnswer, node: number, selection: Selection): number {
+  if (cells === undefined) return 1;
+  const number = selection === null ? cells.number : (cells.number_at[selection] ?? []);
+  return ((number[node] ?? 0) * of[1]) / of[2];
+}
+
+function keptElements(entries: MaskEntries | null | undefined, selection: Selection): Set<number> {
+  if (!entries) return new Set();
   return new Set(selection === null ? entries.kept : [...entries.stay.keys()].filter((index) => (entries.stay[index] ?? Infinity) <= selection));
 }
 

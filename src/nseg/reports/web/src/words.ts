@@ -3,14 +3,19 @@
 import type { MethodAnswer, Graph, Instance, Method, Payload, Size } from "./payload";
 import type { Selection, Outcome, Direction } from "./state";
 
+/** Rules of nseg/wording.py: a table of examples, tested on both sides, keeps them equal. */
+const TINY = 1e-6;
+
+/** A number as text, rounded to the nearest, halves up. */
 export function number(value: number | null, digits = 3): string {
   if (value === null) return "–";
-  return Number.isInteger(value) && digits === 0 ? String(value) : value.toFixed(digits);
+  if (digits !== 3) return value.toFixed(digits);
+  return (Math.floor(1000 * value + 0.5) / 1000).toFixed(3);
 }
 
 /** A lower bound as text, rounded down so that the claim stays true. */
 export function atLeast(value: number): string {
-  return (Math.floor(1000 * value + 1e-6) / 1000).toFixed(3);
+  return (Math.floor(1000 * value + TINY) / 1000).toFixed(3);
 }
 
 export function plural(count: number, one: string): string {
@@ -76,7 +81,7 @@ export function lineWeight(answer: MethodAnswer, line: number, direction: Direct
   const forward = answer.lines?.weight[line] ?? -1;
   const backward = answer.back === null ? forward : (answer.back.weight[line] ?? -1);
   const weight = { both: Math.max(forward, backward), forward, backward }[direction];
-  return weight < 0 ? null : (weight / 1000).toFixed(3);
+  return weight < 0 ? null : number(weight / 1000);
 }
 
 /** The weights of a line for its tooltip: one, or one per direction if they differ. */
@@ -86,40 +91,61 @@ export function lineWeights(payload: Payload, graph: Graph, answer: MethodAnswer
   return [`weight ${lineName(payload, graph, line, "forward")}: ${forward}`, `weight ${lineName(payload, graph, line, "backward")}: ${backward}`];
 }
 
-/** "6 edges", "6 edges and 3 nodes". */
-export function sizeWords(payload: Payload, method: Method, size: Size): string {
-  const [lines, nodes, features] = size;
+/** "edge" or "directed edge": what an element of an answer's edge mask is called. */
+export function edgeWord(payload: Payload, answer: MethodAnswer): string {
+  return `${answer.directed ? "directed " : ""}${lineWord(payload)}`;
+}
+
+/** "feature 3", or the name of the feature. */
+export function featureName(payload: Payload, feature: number): string {
+  return payload.feature_names[feature] ?? `feature ${feature}`;
+}
+
+/** "6 edges", "6 edges and 3 nodes", "14 features of 9 nodes", "3 features of all nodes". */
+export function sizeWords(payload: Payload, method: Method, answer: MethodAnswer, size: Size): string {
+  const [edges, nodes, features] = size;
+  const node = nodeWord(payload);
   const parts = [];
-  if (method.edges) parts.push(plural(lines, lineWord(payload)));
-  if (method.features) parts.push(plural(features, "feature"));
-  else if (method.nodes) parts.push(plural(nodes, nodeWord(payload)));
+  if (method.edges) parts.push(plural(edges, edgeWord(payload, answer)));
+  if (method.node_mask === "object") parts.push(plural(nodes, node));
+  if (method.node_mask === "attributes") parts.push(`${plural(features, "feature")} of ${plural(nodes, node)}`);
+  if (method.node_mask === "common_attributes") parts.push(`${plural(features, "feature")} of all ${node}s`);
   return parts.join(" and ");
 }
 
-/** "6 of 57 edges". */
-export function shareWords(payload: Payload, method: Method, size: Size, of: Size): string {
+/** "6 of 57 edges", "14 of 72 node features (on 9 nodes)". */
+export function shareWords(payload: Payload, method: Method, answer: MethodAnswer, size: Size): string {
+  const [edges, nodes, features] = size;
+  const [ofEdges, ofNodes, ofFeatures] = answer.of;
+  const node = nodeWord(payload);
   const parts = [];
-  if (method.edges) parts.push(`${size[0]} of ${plural(of[0], lineWord(payload))}`);
-  if (method.features) parts.push(`${size[2]} of ${plural(of[2], "feature")}`);
-  else if (method.nodes) parts.push(`${size[1]} of ${plural(of[1], nodeWord(payload))}`);
+  if (method.edges) parts.push(`${edges} of ${plural(ofEdges, edgeWord(payload, answer))}`);
+  if (method.node_mask === "object") parts.push(`${nodes} of ${plural(ofNodes, node)}`);
+  if (method.node_mask === "attributes") parts.push(`${features} of ${plural(ofFeatures, `${node} feature`)} (on ${plural(nodes, node)})`);
+  if (method.node_mask === "common_attributes") parts.push(`${features} of ${plural(ofFeatures, "feature")} (of all ${node}s)`);
   return parts.join(" and ");
+}
+
+/** Number of kept elements; nodes only count where whole nodes are masked. */
+export function countElements(method: Method, [edges, nodes, features]: Size): number {
+  return edges + features + (method.node_mask === "object" ? nodes : 0);
 }
 
 export function isEmpty(size: Size): boolean {
   return size.every((count) => count === 0);
 }
 
-/** "; 3 bonds in one direction only" */
-export function oneWayWords(payload: Payload, count: number): string {
-  return count === 0 ? "" : `; ${plural(count, lineWord(payload))} in one direction only`;
+/** "; 3 lines in one direction only" */
+export function oneWayWords(count: number): string {
+  return count === 0 ? "" : `; ${plural(count, "line")} in one direction only`;
 }
 
 /** What is selected, and how much of the graph it keeps. */
 export function selectionWords(payload: Payload, method: Method, answer: MethodAnswer, selection: Selection): string {
-  if (selection === null) return `The explanation: ${shareWords(payload, method, answer.size, answer.of)}`;
+  if (selection === null) return `The explanation: ${shareWords(payload, method, answer, answer.size)}`;
   const [size, least] = [answer.stops.size[selection] ?? [0, 0, 0], answer.stops.least[selection] ?? null];
-  const share = shareWords(payload, method, size as Size, answer.of);
-  return least === null ? `Nothing is kept: ${share}` : `Weight at least ${least.toFixed(3)}: ${share}`;
+  const share = shareWords(payload, method, answer, size as Size);
+  return least === null ? `Nothing is kept: ${share}` : `Weight at least ${atLeast(least)}: ${share}`;
 }
 
 /** What the model does with the kept part and without it, and the bounds that follow, sentence by sentence. */
@@ -133,8 +159,8 @@ export function certificate(
   labels: number[] | null,
 ): string[] {
   const size = (selection === null ? answer.size : answer.stops.size[selection]) ?? [0, 0, 0];
-  const single = size[0] + size[1] + size[2] === 1;
-  const what = isEmpty(size) ? "With nothing kept" : `With only ${single ? "this" : "these"} ${sizeWords(payload, method, size)}`;
+  const single = countElements(method, size) === 1;
+  const what = isEmpty(size) ? "With nothing kept" : `With only ${single ? "this" : "these"} ${sizeWords(payload, method, answer, size)}`;
   const whole = one.p === null ? "" : ` (${number(one.p)} on the whole graph)`;
   const otherClass = (world: number): string => {
     const label = labels?.[world];
@@ -167,7 +193,7 @@ function bestSubset(method: Method): string {
 
 /** Names of the worlds in their table: the factual world, then the sub-events of the complement. */
 export function worldNames(payload: Payload, method: Method): string[] {
-  const nodes = method.features ? "features" : `${nodeWord(payload)}s`;
+  const nodes = method.node_mask === "common_attributes" ? "features" : `${nodeWord(payload)}${method.node_mask === "attributes" ? " features" : "s"}`;
   const lines = `${lineWord(payload)}s`;
   if (method.split.length === 1) return ["only the kept part", "all but the kept part"];
   return ["only the kept part", `other ${lines}, other ${nodes} (00)`, `other ${lines}, kept ${nodes} (01)`, `kept ${lines}, other ${nodes} (10)`];

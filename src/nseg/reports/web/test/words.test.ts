@@ -1,19 +1,39 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Method } from "../src/payload";
-import { outcome } from "../src/state";
-import { atLeast, bondName, certificate, selectionWords, groupName, instanceName, lineName, lineWeight, lineWeights, nodeName, oneWayWords, shareWords, worldNames } from "../src/words";
+import { readFileSync } from "node:fs";
+import type { Method, Size } from "../src/payload";
+import { kept, outcome } from "../src/state";
+import { atLeast, bondName, certificate, number, selectionWords, sizeWords, groupName, instanceName, lineName, lineWeight, lineWeights, nodeName, oneWayWords, shareWords, worldNames } from "../src/words";
 import { answer, instance, payload } from "./example";
 
 const page = payload();
 const { graph } = instance();
 const [method] = page.methods as [Method];
-const joint: Method = { ...method, nodes: true, split: [1 / 3, 1 / 3, 1 / 3] };
+const joint: Method = { ...method, node_mask: "object", split: [1 / 3, 1 / 3, 1 / 3] };
 
-test("lower bounds are rounded down", () => {
-  assert.equal(atLeast(0.8379), "0.837");
-  assert.equal(atLeast(0.84), "0.840");
-  assert.equal(atLeast(1), "1.000");
+/** Texts that tests/test_words.py checks for nseg/wording.py too. */
+interface Wording {
+  numbers: { value: number; nearest: string; bound: string }[];
+  sizes: { edges: boolean; node_mask: Method["node_mask"]; directed: boolean; molecule: boolean; size: Size; of: Size; words: string; share: string }[];
+}
+const wording = JSON.parse(readFileSync("test/wording.json", "utf8")) as Wording;
+
+test("numbers are written as Python writes them", () => {
+  assert.ok(wording.numbers.length > 5);
+  for (const { value, nearest, bound } of wording.numbers) {
+    assert.equal(number(value), nearest, String(value));
+    assert.equal(atLeast(value), bound, String(value));
+  }
+});
+
+test("sizes are written as Python writes them", () => {
+  assert.ok(wording.sizes.length > 5);
+  for (const { edges, node_mask, directed, molecule, size, of, words, share } of wording.sizes) {
+    const one: Method = { ...method, edges, node_mask };
+    const shown = payload({ molecules: molecule });
+    assert.equal(sizeWords(shown, one, answer({ directed, of }), size), words);
+    assert.equal(shareWords(shown, one, answer({ directed, of }), size), share);
+  }
 });
 
 test("the certificate describes the model with and without the explanation", () => {
@@ -43,11 +63,17 @@ test("the certificate has its own words for one edge and for no edge", () => {
   assert.doesNotMatch(said(0), /Without/);
 });
 
-test("sizes count what the method masks", () => {
-  assert.equal(shareWords(page, method, [2, 0, 0], [3, 0, 0]), "2 of 3 edges");
-  assert.equal(shareWords(page, joint, [1, 1, 0], [1, 5, 0]), "1 of 1 edge and 1 of 5 nodes");
-  assert.equal(shareWords(payload({ molecules: true }), method, [2, 0, 0], [3, 0, 0]), "2 of 3 bonds");
-  assert.equal(shareWords(page, { ...joint, features: true }, [1, 0, 4], [2, 0, 9]), "1 of 2 edges and 4 of 9 features");
+test("the certificate names features as features, and one feature of one node is one element", () => {
+  const cells = { weight: [900, 800], kept: [0], stay: [1, 2], node: [0, 1], feature: [3, 0], number: [1, 0, 0], number_at: [[0, 0, 0], [1, 0, 0], [1, 1, 0]] };
+  const one = answer({ lines: null, nodes: { weight: [900, 800, 100], kept: [0], stay: [1, 2, 9] }, cells, size: [0, 1, 1], of: [0, 3, 12] });
+  one.stops.size = [[0, 0, 0], [0, 1, 1], [0, 2, 2], [0, 3, 12]];
+  const only: Method = { ...method, edges: false, node_mask: "attributes" };
+  const said = (stop: number | null): string => certificate(page, instance(), only, one, stop, outcome(instance(), one, stop, [1])!, null).join(" ");
+  assert.match(said(null), /^With only this 1 feature of 1 node, .* Without it, /);
+  assert.match(said(2), /^With only these 2 features of 2 nodes, .* Without them, /);
+  assert.deepEqual([...kept(one, null).nodes], [[0, 0.25]]);
+  assert.deepEqual([...kept(one, 2).nodes], [[0, 0.25], [1, 0.25]]);
+  assert.deepEqual(worldNames(page, { ...joint, node_mask: "attributes" })[1], "other edges, other node features (00)");
 });
 
 test("the selection is described with its size", () => {
@@ -88,9 +114,9 @@ test("an instance has the name of its node", () => {
   assert.equal(instanceName(payload({ names: ["<b>"] }), instance({ graph: { ...graph, name: [0, 0, 0] } })), "Node 3 (<b>)");
 });
 
-test("directions are given in edges or bonds", () => {
-  assert.equal(oneWayWords(page, 0), "");
-  assert.equal(oneWayWords(payload({ molecules: true }), 1), "; 1 bond in one direction only");
+test("lines that are kept in one direction are counted", () => {
+  assert.equal(oneWayWords(0), "");
+  assert.equal(oneWayWords(1), "; 1 line in one direction only");
 });
 
 test("one kind of mask has two worlds, both kinds have four", () => {

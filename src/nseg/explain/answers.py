@@ -1,0 +1,87 @@
+"""What a batched method answers, and how one answer becomes an explanation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nseg.explain.measurement import numbers_of
+from nseg.explanation import Explanation
+from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.inputs import Role
+from nseg.graphs.subgraph import reverse_edges
+from nseg.search.parts import EDGES, NODES, Masks
+from nseg.search.settings import BaseSettings
+
+
+@dataclass(frozen=True)
+class BatchAnswer:
+    """Explanations of B instances, on the edges and nodes of ``instances``.
+
+    Args:
+        instances: what was explained.
+        soft, hard: masks: of edges [E], of nodes [N, w], or [B, F] for features common to all nodes.
+        soft_p, hard_p: p_factual and p_complement of these masks, [2, B] each.
+        exact: whether each hard mask is the best there is, by enumeration, [B].
+        split: probability of each sub-event of the complement.
+        common: whether node masks are of features common to all nodes.
+    """
+
+    instances: InstanceBatch
+    soft: Masks
+    hard: Masks
+    soft_p: Tensor
+    hard_p: Tensor
+    exact: Tensor
+    split: tuple[float, ...]
+    common: bool = False
+
+
+def build_explanation(
+    answer: BatchAnswer, number: int, edge_index: Tensor, edge_id: Tensor, node_id: Tensor, settings: BaseSettings
+) -> Explanation:
+    """One instance's explanation on a graph that contains it; masks are 0 outside the instance.
+
+    Args:
+        answer: answers to several instances.
+        number: which of them.
+        edge_index: the graph, [2, E].
+        edge_id, node_id: the caller's numbers of its edges and nodes, sorted.
+        settings: what made the answer.
+    """
+    instances = answer.instances
+    edges, nodes = instances.members(Role.EDGE, number), instances.members(Role.NODE, number)
+    edge_at = torch.searchsorted(edge_id, instances.edge_id[edges])
+    node_at = torch.searchsorted(node_id, instances.node_id[nodes])
+    reverse = reverse_edges(edge_index, node_id.numel()) if settings.undirected else None
+
+    def on_edges(mask: Tensor | None) -> Tensor | None:
+        if mask is None:
+            return None
+        full = mask.new_zeros(edge_id.numel()).index_copy(0, edge_at, mask[edges])
+        # an undirected edge also covers the direction over which no message reaches the output
+        return full if reverse is None else torch.maximum(full, full[reverse])
+
+    def on_nodes(mask: Tensor | None) -> Tensor | None:
+        if mask is None or answer.common:
+            return None if mask is None else mask[number : number + 1].clone()
+        return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
+
+    found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
+    reached = torch.zeros(edge_id.numel(), dtype=torch.bool, device=edge_id.device)
+    reached[edge_at] = True
+    values = {
+        "reached": reached,
+        "hard_node_mask": on_nodes(answer.hard.get(NODES)),
+        "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
+        **numbers_of(answer.hard_p[:, number], answer.soft_p[:, number]),
+        "exact": bool(answer.exact[number]),
+        "seed": settings.seed,
+        "settings": settings.as_plain_data(),
+    }
+    for name, value in values.items():
+        if value is not None:
+            found[name] = value
+    return found
