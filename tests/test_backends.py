@@ -122,7 +122,7 @@ def test_progress_is_shown(backend: Backend, capsys: pytest.CaptureFixture[str])
 def test_a_stopped_run_is_resumed(backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put, stored = nseg.runs.folder.RunFolder.store, []
 
-    def stopped(self, number: int, *what: Any) -> int:
+    def stopped(self, number: int, *what) -> int:
         if len(stored) == 2:
             raise KeyboardInterrupt  # Ctrl-C while a shard is awaited or written
         stored.append(number)
