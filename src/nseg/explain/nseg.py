@@ -71,4 +71,5 @@ class NSEG(BatchedAlgorithm):
         return replace(found, soft=blend_to_hard(causal, parts, found.soft, hard, self.settings), hard=hard, exact=exact)
 
     def worlds(self, parts: MaskParts) -> int:
-        return len(self.settings.starts) * (1 + len(parts.events) * int(self.settings.samples))
+        climbed = len(self.settings.starts) * (1 + len(parts.events) * int(self.settings.samples))
+        return max(climbed, int(self.settings.path_points))

@@ -242,7 +242,7 @@ class InstanceBatch:
             kwargs={name: self._repeat_arg(name, value, node, position, world) for name, value in self.args.items()},
         )
         rows = position[:, self.row] if self.outputs is Role.NODE else self.row + world * self.count(self.outputs)
-        return WorldBatch(inputs, rows, self.hops[node], self.node_id[node], own)
+        return WorldBatch(inputs, rows, self.hops[node], self.node_id[node], position)
 
     def _repeat_arg(self, name: str, value: Any, node: Tensor, position: Tensor, world: Tensor) -> Any:
         """One model argument for K worlds, whose nodes are ``node`` and stand at ``position`` [K, N]."""
@@ -292,16 +292,14 @@ class WorldBatch:
         rows: explained rows of the output, [K, R].
         hops: hops from each node to the nearest explained output.
         node_id: the caller's number of each node.
-        nodes_per_world: nodes that belong to one world alone; the shared boundary nodes come after those of all worlds.
-        edges_removed: whether the edges were taken out of the inputs.
+        position: where each node of the instances stands in each world, [K, N].
     """
 
     inputs: ModelInputs
     rows: Tensor
     hops: Tensor
     node_id: Tensor
-    nodes_per_world: int
-    edges_removed: bool = False
+    position: Tensor
 
 
 def pack_graphs(

@@ -74,15 +74,19 @@ class CausalModel:
 
     def select(self, which: Tensor) -> CausalModel:
         """The causal model of the instances ``which``."""
-        return self._of(self.instances.select(which))
+        instances = self.instances.select(which)
+        return self._of(instances, self._runner.select(which, instances))
 
     def repeat(self, times: int) -> CausalModel:
         """The causal model of all instances, ``times`` times in one batch."""
-        return self if times == 1 else self._of(self.instances.repeat(times))
+        if times == 1:
+            return self
+        instances = self.instances.repeat(times)
+        return self._of(instances, self._runner.repeat(times, instances))
 
-    def _of(self, instances: InstanceBatch) -> CausalModel:
+    def _of(self, instances: InstanceBatch, runner: WorldRunner) -> CausalModel:
         other = CausalModel(self.model, self.outcome, instances, self.strategy, self._runner.whole_calls, self._embeddings)
-        other.members_at_once = self.members_at_once
+        other.members_at_once, other._runner = self.members_at_once, runner
         return other
 
     @property

@@ -26,14 +26,22 @@ def message_passing_layers(model: nn.Module) -> dict[str, MessagePassing]:
 
 @contextmanager
 def hook_layers(
-    model: nn.Module, on_propagate: Callable[..., Any], on_message: Callable[..., Any] | None = None
+    model: nn.Module,
+    on_propagate: Callable[..., Any],
+    on_message: Callable[..., Any] | None = None,
+    on_aggregate: Callable[..., Any] | None = None,
+    before_aggregate: Callable[..., Any] | None = None,
 ) -> Iterator[None]:
-    """Let ``on_propagate`` see and change the arguments of each ``propagate`` call, and ``on_message`` the messages."""
+    """Let functions see and change the arguments of each ``propagate`` call, its messages, and what nodes receive."""
     with ExitStack() as stack:
         for layer in message_passing_layers(model).values():
             stack.callback(layer.register_propagate_forward_pre_hook(on_propagate).remove)
             if on_message is not None:
                 stack.callback(layer.register_message_forward_hook(on_message).remove)
+            if on_aggregate is not None:
+                stack.callback(layer.register_aggregate_forward_hook(on_aggregate).remove)
+            if before_aggregate is not None:
+                stack.callback(layer.register_aggregate_forward_pre_hook(before_aggregate).remove)
         yield
 
 

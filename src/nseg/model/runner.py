@@ -10,8 +10,9 @@ Two shortcuts make them fast. Both are exact for most models, and verified befor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import torch
@@ -19,42 +20,17 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError
-from nseg.graphs.batch import InstanceBatch, WorldBatch, repeat_rows
+from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import ModelInputs
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.outcomes import Outcome
+from nseg.model.plan import Messages, Plan, PlannedCall, plan_call
+from nseg.model.products import LinearMessages
 from nseg.model.strategy import RunStrategy
 from nseg.model.tracing import PropagateCall, match_edges, trace_model
 
 CACHED_PLANS = 3
 """Plans for several worlds that are kept besides the latest."""
-
-
-@dataclass
-class PlannedCall:
-    """One ``propagate`` call in the worlds: its messages, and the position of their weights.
-
-    Args:
-        edge_index: edges of the messages that are computed, [2, M].
-        weight: position of each message's weight, [M].
-        keep: positions of these messages among all the layer would pass; None if all are kept.
-        cut: arguments of the call that are reduced to these messages.
-        constant: cached arguments that replace those of the call.
-    """
-
-    edge_index: Tensor
-    weight: Tensor
-    keep: Tensor | None
-    cut: tuple[str, ...]
-    constant: dict[str, Tensor] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What the model is called with for K worlds, and what each of its layers then passes on; None if it is exempt."""
-
-    batch: WorldBatch
-    calls: list[PlannedCall | None]
 
 
 class WorldRunner:
@@ -79,6 +55,20 @@ class WorldRunner:
         self.model, self.outcome, self.instances, self.strategy = model, outcome, instances, strategy
         self.whole_calls = whole_calls
         self._plans: dict[tuple[int, bool], Plan] = {}
+        self._messages: list[Messages] | None = None  # those of one world, if the model need not see the edges
+
+    def select(self, which: Tensor, instances: InstanceBatch) -> WorldRunner:
+        """A runner of the instances ``which``, which are also given; what is known of messages is kept."""
+        return self._with([step.select(which, self.instances) for step in self._messages or ()], instances)
+
+    def repeat(self, times: int, instances: InstanceBatch) -> WorldRunner:
+        """A runner of all instances ``times`` times, which are also given; what is known of messages is kept."""
+        return self._with([step.repeat(times, self.instances) for step in self._messages or ()], instances)
+
+    def _with(self, messages: list[Messages], instances: InstanceBatch) -> WorldRunner:
+        other = WorldRunner(self.model, self.outcome, instances, self.strategy, self.whole_calls)
+        other._messages = messages if self._messages is not None else None
+        return other
 
     def run(self, edge: Tensor | None, node: Tensor | None, worlds: int) -> Tensor:
         """The model's output for the explained rows in K worlds, [K, R, ...].
@@ -106,11 +96,9 @@ class WorldRunner:
         if not self.strategy.planned:
             return Plan(self.instances.repeat_worlds(worlds), [])
         if (worlds, share) not in self._plans:
-            one = self.plan(1, share) if worlds > 1 else None
-            if one is not None and one.calls and one.batch.edges_removed:
-                plan = self._repeat(one.calls, worlds, share)
-            else:
-                plan = self._trace(worlds, share)
+            if self._messages is None and self.strategy.drop_edges:
+                self._find_messages()
+            plan = self._trace(worlds, share) if self._messages is None else self._lay_out(worlds, share)
             recent = [key for key in self._plans if key[0] > 1][-CACHED_PLANS:]
             self._plans = {key: kept for key, kept in self._plans.items() if key[0] == 1 or key in recent}
             self._plans[worlds, share] = plan
@@ -125,24 +113,36 @@ class WorldRunner:
     def _forward_planned(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: Tensor | None) -> Tensor:
         """A forward pass in which every layer passes the messages that were planned for it."""
         number, current = 0, calls[0] if calls else None
+        received: Tensor | None = None
 
         def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> tuple[Any, ...]:
-            nonlocal number, current
+            nonlocal number, current, received
             if number >= len(calls):
                 raise _branching_error(len(calls), number + 1)
             current, number = calls[number], number + 1
             if current is None:
                 return args
             _, size, kwargs = args
-            cut = {k: kwargs[k][current.keep] for k in current.cut}
+            if current.linear is not None:
+                received = _multiply(current, current.linear, kwargs, weights)
+                return current.edge_index[:, :0], size, {**kwargs, **{name: kwargs[name][:0] for name in current.per_edge}}
+            cut = {} if current.keep is None else {k: kwargs[k][current.keep] for k in current.per_edge}
             return current.edge_index, size, {**kwargs, **cut, **current.constant}
 
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
-            if weights is None or current is None:
+            if weights is None or current is None or current.linear is not None:
                 return None
             return _weigh(layer, message, weights.index_select(0, current.weight))
 
-        with hook_layers(self.model, on_propagate, on_message):
+        def before_aggregate(layer: MessagePassing, args: tuple[Any, ...]) -> dict[str, Any] | None:
+            if current is None or current.linear is None or "dim_size" not in args[0]:
+                return None
+            return {**args[0], "dim_size": 0}  # there is nothing to add up, so no memory is filled with zeros
+
+        def on_aggregate(layer: MessagePassing, *_: Any) -> Tensor | None:
+            return None if current is None or current.linear is None else received
+
+        with hook_layers(self.model, on_propagate, on_message, on_aggregate, before_aggregate):
             output = call_model(self.model, inputs, self.outcome)
         if number < len(calls):
             raise _branching_error(len(calls), number)
@@ -177,79 +177,39 @@ class WorldRunner:
         """A plan from a traced forward pass."""
         batch = self._world_batch(worlds, share)
         _, traced = trace_model(self.model, batch.inputs, self.outcome)
-        calls = [self._planned_call(c, call, batch, worlds, len(traced)) for c, call in enumerate(traced)]
+        known = self.instances, self.strategy, self.whole_calls
+        return Plan(batch, [plan_call(number, traced, batch, worlds, *known) for number in range(len(traced))])
+
+    def _find_messages(self) -> None:
+        """Trace one world; its messages are all there is to know if no layer computes anything else from the edges."""
+        plan = self._plans.get((1, False)) or self._trace(1, share=False)
+        self._plans[1, False] = plan
+        calls = [call for call in plan.calls if call is not None]
         # an exempt layer may need the edges for something else
-        cached = all(p is not None and set(c.per_edge) <= set(p.constant) for c, p in zip(traced, calls, strict=True))
-        if self.strategy.drop_edges and cached:
-            batch = replace(batch, inputs=self.instances.without_edges(batch.inputs), edges_removed=True)
-        return Plan(batch, calls)
+        if len(calls) == len(plan.calls) and all(set(call.per_edge) <= set(call.constant) for call in calls):
+            self._messages = [Messages.of(call, self.instances) for call in calls]
+            self._plans = {}
 
-    def _repeat(self, calls: list[PlannedCall | None], worlds: int, share: bool) -> Plan:
-        """The plan of one world, repeated; exact because the model itself sees no edges."""
+    def _lay_out(self, worlds: int, share: bool) -> Plan:
+        """A plan from known messages; the model itself sees no edges."""
         batch = self._world_batch(worlds, share)
-        edges, world = self.instances.num_edges, torch.arange(worlds, device=batch.rows.device).unsqueeze(1)
-        own = batch.nodes_per_world
-
-        def repeat(one: PlannedCall | None) -> PlannedCall:
-            assert one is not None  # an exempt layer needs the edges, so that such plans are not repeated
-            shared = one.edge_index >= own  # boundary nodes come after those of the world
-            position = one.edge_index.unsqueeze(1) + torch.where(shared.unsqueeze(1), (worlds - 1) * own, world * own)
-            weight = torch.where(one.weight == edges, worlds * edges, one.weight + world * edges).flatten()
-            constant = {name: repeat_rows(value, worlds) for name, value in one.constant.items()}
-            return replace(one, edge_index=position.flatten(1), weight=weight, constant=constant)
-
-        batch = replace(batch, inputs=self.instances.without_edges(batch.inputs), edges_removed=True)
-        return Plan(batch, [repeat(one) for one in calls])
-
-    def _planned_call(
-        self, number: int, call: PropagateCall, batch: WorldBatch, worlds: int, total: int
-    ) -> PlannedCall | None:
-        """Keep the messages of step ``number`` of ``total`` that can still reach an explained output; None if exempt."""
-        if not call.weighted:
-            return None
-        reaches = batch.hops[call.edge_index[call.receiver]] <= total - 1 - number
-        keep = None if bool(reaches.all()) else reaches.nonzero().flatten()
-        edge = call.edge if keep is None else call.edge[keep]
-        edge_index = call.edge_index if keep is None else call.edge_index[:, keep]
-        if not self.strategy.constants:
-            constant = {}
-        elif self.strategy.hops is not None:
-            constant = self._whole_graph_constants(self.whole_calls[number], edge, batch.node_id[edge_index[0]])
-        else:
-            constant = {k: v if keep is None else v[keep] for k, v in call.constant.items()}
-        own_loop = worlds * self.instances.num_edges  # position of the last weight, 1, for self-loops of the layer
-        return PlannedCall(
-            edge_index=edge_index,
-            weight=torch.where(edge < 0, own_loop, edge),
-            keep=keep,
-            cut=() if keep is None else tuple(k for k in call.per_edge if k not in constant),
-            constant=constant,
-        )
-
-    def _whole_graph_constants(self, whole: PropagateCall, edge: Tensor, sender: Tensor) -> dict[str, Tensor]:
-        """Per-edge values that a layer derived from the whole graph, for the messages of a subgraph.
-
-        Args:
-            whole: the layer's call on the whole graph.
-            edge: edge of each message, -1 for self-loops that the layer added, [M].
-            sender: the caller's number of each message's sender, [M].
-        """
-        instances = self.instances
-        loop_position = _positions(torch.where(whole.edge < 0, whole.edge_index[0], -1), sender)
-        position = loop_position[sender]
-        if instances.num_edges:
-            edge_id = instances.edge_id[edge % instances.num_edges]
-            position = torch.where(edge < 0, position, _positions(whole.edge, edge_id)[edge_id])
-        return {name: value[position] for name, value in whole.constant.items()}
+        calls: list[PlannedCall | None] = [step.in_worlds(batch, self.instances) for step in self._messages or ()]
+        return Plan(replace(batch, inputs=self.instances.without_edges(batch.inputs)), calls)
 
 
-def _positions(items: Tensor, asked: Tensor) -> Tensor:
-    """Position of each number in ``items``, for all numbers up to the largest in either tensor; -1 if absent."""
-    size = max((int(some.max()) + 1 for some in (items, asked) if some.numel()), default=0)
-    position = torch.full((size,), -1, dtype=torch.long, device=items.device)
-    present = (items >= 0).nonzero().flatten()
-    position[items[present]] = present
-    return position
+def _multiply(call: PlannedCall, linear: LinearMessages, kwargs: Mapping[str, Any], weights: Tensor | None) -> Tensor:
+    """What each node receives, as a sparse product."""
+    features = linear.features(kwargs, 1 - call.receiver)
+    factors = [] if weights is None else [weights.index_select(0, call.weight)]
+    if linear.coefficient is not None:
+        coefficient = call.constant.get(linear.coefficient)
+        if coefficient is None:
+            coefficient = kwargs[linear.coefficient] if call.keep is None else kwargs[linear.coefficient][call.keep]
+        factors.append(coefficient.flatten())
+    if linear.mean:
+        factors.append(call.shares)
+    values = reduce(torch.mul, factors) if factors else features.new_ones(call.weight.numel())
+    return call.pattern.multiply(values.to(features.dtype), features)
 
 
 def _branching_error(planned: int, got: int) -> ModelError:

@@ -20,6 +20,7 @@ class RunStrategy:
         planned: know beforehand which messages each layer passes, and skip those that cannot reach an output.
         constants: reuse per-edge values that layers derive from the graph alone, such as a degree normalisation.
         drop_edges: pass empty edges to the model when all per-edge values are cached.
+        products: pass messages that are features times numbers on as a sparse product.
         batched: run all worlds of all instances in one forward pass.
     """
 
@@ -27,16 +28,21 @@ class RunStrategy:
     planned: bool = True
     constants: bool = True
     drop_edges: bool = True
+    products: bool = True
     batched: bool = True
 
 
-PLAIN = RunStrategy(planned=False, constants=False, drop_edges=False, batched=False)
+PLAIN = RunStrategy(planned=False, constants=False, drop_edges=False, products=False, batched=False)
 """The whole graph, one world at a time, all messages: slow, and right for every model."""
 
-UNTRACED = RunStrategy(planned=False, constants=False, drop_edges=False)
+UNTRACED = RunStrategy(planned=False, constants=False, drop_edges=False, products=False)
 """Batches without any knowledge of messages: for models whose layers cannot be traced."""
 
-GRAPH_STRATEGIES = (RunStrategy(), RunStrategy(drop_edges=False, constants=False))
+GRAPH_STRATEGIES = (
+    RunStrategy(),
+    RunStrategy(drop_edges=False, constants=False),
+    RunStrategy(drop_edges=False, constants=False, products=False),
+)
 """Strategies for whole graphs, fastest first."""
 
 
@@ -46,8 +52,8 @@ def subgraph_strategies(hops: int) -> Sequence[RunStrategy]:
         RunStrategy(hops),
         RunStrategy(hops, drop_edges=False),
         RunStrategy(hops, drop_edges=False, constants=False),
-        RunStrategy(hops + 1, drop_edges=False, constants=False),
-        RunStrategy(drop_edges=False, constants=False),
+        RunStrategy(hops + 1, drop_edges=False, constants=False, products=False),
+        RunStrategy(drop_edges=False, constants=False, products=False),
     )
 
 

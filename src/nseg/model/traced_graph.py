@@ -230,7 +230,7 @@ class TracedGraph:
     @property
     def cautious_strategy(self) -> RunStrategy:
         """A strategy that carries nothing over from the whole graph."""
-        return RunStrategy(self.hops + 1, drop_edges=False, constants=False)
+        return RunStrategy(self.hops + 1, drop_edges=False, constants=False, products=False)
 
     def _causal_model(
         self, instances: InstanceBatch, strategy: RunStrategy, calls: Sequence[PropagateCall] = ()

@@ -17,6 +17,7 @@ from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.subgraph import MAX_PARALLEL_EDGES, edge_keys
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.outcomes import Outcome
+from nseg.model.products import LinearMessages, recognise_messages
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ class PropagateCall:
         constant: those of them that carry no gradient although features and parameters do: the layer seems to derive
             them from the graph alone.
         weighted: whether masks apply; PyG exempts layers with ``explain = False``, of which nothing else is recorded.
+        linear: what the messages are made of, if they are features times numbers.
     """
 
     layer: str
@@ -41,6 +43,7 @@ class PropagateCall:
     per_edge: tuple[str, ...]
     constant: dict[str, Tensor]
     weighted: bool
+    linear: LinearMessages | None = None
 
 
 def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tuple[Tensor, list[PropagateCall]]:
@@ -49,16 +52,34 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
     calls: list[PropagateCall] = []
     hooked: set[int] = set()
     ran: set[int] = set()
+    per_edge: dict[str, Tensor] = {}
+    messages: list[tuple[dict[str, Any], Any]] = []
 
     def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
         hooked.add(id(layer))
         calls.append(_record_call(layer, names[id(layer)], args, inputs))
+        per_edge.clear()
+        per_edge.update({name: args[2][name].detach() for name in calls[-1].per_edge})
+        messages.clear()
+
+    def on_message(layer: MessagePassing, args: tuple[Any, ...], message: Any) -> None:
+        messages.append((args[0], message))
+
+    def on_aggregate(layer: MessagePassing, args: tuple[Any, ...], received: Any) -> None:
+        call = calls[-1]
+        if call.weighted and len(messages) == 1:  # PyG can decompose a layer into several
+            receiver = call.edge_index[call.receiver]
+            with torch.no_grad():
+                linear = recognise_messages(layer, receiver, per_edge, *messages[0], received)
+            calls[-1] = replace(call, linear=linear)
+        elif call.linear is not None:
+            calls[-1] = replace(call, linear=None)
 
     parameters = list(model.parameters())
     x = inputs.x.detach().clone()
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(hook_layers(model, on_propagate))
+        stack.enter_context(hook_layers(model, on_propagate, on_message, on_aggregate))
         for layer in message_passing_layers(model).values():
             stack.callback(layer.register_forward_hook(lambda module, *_: ran.add(id(module))).remove)
         try:

@@ -37,8 +37,21 @@ def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick:
     found = descend(causal, parts, initial_logits(causal, parts, settings), method, loop, tick)
     if settings.keep == "last":
         return SearchResult(found.last.map(lambda mask: mask[0]), steps=found.steps)
-    rankings = found.best_of_starts if len(settings.starts) > 1 else None
+    if not settings.path_points:
+        return SearchResult(found.best, found.best_of_starts if len(settings.starts) > 1 else None, steps=found.steps)
+    slope = path_gradient(causal, parts, settings.path_points)
+    rankings = Masks({name: torch.cat([mask, slope[name].unsqueeze(0)]) for name, mask in found.best_of_starts.items()})
     return SearchResult(found.best, rankings, steps=found.steps)
+
+
+def path_gradient(causal: CausalModel, parts: MaskParts, points: int) -> Masks:
+    """Mean gradient of the log-odds while all elements are brought in together, from none to all: integrated gradients."""
+    share = (torch.arange(points, dtype=causal.dtype, device=causal.instances.x.device) + 0.5) / points
+    with torch.enable_grad():
+        masks = parts.full(1.0, causal.dtype).map(lambda m: (share.view(-1, *[1] * m.dim()) * m).requires_grad_())
+        z = causal.log_odds(parts.to_weights(masks)).sum()
+        slopes = torch.autograd.grad(z, masks.tensors)
+    return Masks({name: slope.mean(0) for name, slope in zip(masks, slopes, strict=True)})
 
 
 def initial_logits(causal: CausalModel, parts: MaskParts, settings: Settings) -> Masks:

@@ -11,17 +11,33 @@ from torch import Tensor
 from nseg.model.causal import CausalModel
 from nseg.search.enumeration import best_subset
 from nseg.search.formulas import size
-from nseg.search.moves import climb_merit, shrink
+from nseg.search.moves import climb_merit, exchange, shrink
+from nseg.search.noise import mask_noise
 from nseg.search.parts import MaskParts, Masks
 from nseg.search.prefix import best_prefix
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import SubsetScorer, ranks
 
 MANY_ELEMENTS = 128
-"""Of larger instances only the best ranking's prefix is improved by moves, not that of every start."""
+"""Of larger instances only the best ranking's prefix is improved by moves, not that of every ranking."""
+
+STUCK = 0.93
+"""Instances whose merit stays below this are searched again from subsets around the best one found."""
+
+KICK_SHARE = 0.25
+"""Share of the elements that are flipped to get away from a subset that no move improves."""
+
+FINE = 16
+"""Prefixes of a ranking are tried one by one up to this length, where moves follow."""
 
 SEARCH_TOLERANCE = 0.05
 """Tolerance with which subsets are searched, whatever tolerance they are chosen with."""
+
+EXCHANGES = 2
+"""Rounds of exchanges of the chosen subset, before elements are dropped again."""
+
+POLISHED = 1
+"""How often that is done."""
 
 BLEND_SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
 """How far soft masks may move towards hard ones; never all the way, so that they still rank what is kept."""
@@ -96,48 +112,118 @@ def _best_of_rankings(causal: CausalModel, parts: MaskParts, rankings: Masks, se
     Subsets are searched with one fixed tolerance, and only the choice among them uses that of the settings. So a smaller
     tolerance never gives a worse explanation: all tolerances choose from the same subsets.
     """
-    usual = replace(settings, tolerance=SEARCH_TOLERANCE)
-    found = _improve(causal, parts, parts.flatten(rankings), usual)
-    chosen = _choose_smallest(causal, parts, found, usual)
+    search = _SubsetSearch(causal, parts, replace(settings, tolerance=SEARCH_TOLERANCE))
+    candidates = search.prefixes(parts.flatten(rankings))
+    if not _makes_moves(settings):
+        return _choose(candidates, search.value(candidates), settings.tolerance, parts)
+    candidates = search.kick(search.climb(candidates))
+    chosen = search.choose_small(candidates)
     if settings.tolerance == SEARCH_TOLERANCE:
         return chosen
-    candidates = torch.cat([found, chosen.unsqueeze(0)])
-    if settings.tolerance < SEARCH_TOLERANCE and _makes_moves(settings):
-        copies = _Copies(causal, parts, len(candidates) if causal.strategy.batched else 1)
-        candidates = copies.each(candidates, lambda flat, _: climb_merit(copies.causal, copies.parts, flat, settings))
-    return _choose_smallest(causal, parts, candidates, settings)
+    search = _SubsetSearch(causal, parts, settings)
+    candidates = torch.cat([candidates, chosen.unsqueeze(0)])
+    return search.choose_small(search.climb(candidates) if settings.tolerance < SEARCH_TOLERANCE else candidates)
 
 
 def _makes_moves(settings: BaseSettings) -> bool:
     return settings.rounds > 0 and not settings.connected
 
 
-def _improve(causal: CausalModel, parts: MaskParts, rankings: Tensor, settings: BaseSettings) -> Tensor:
-    """The best prefix of each of P rankings [P, n], improved by moves, [P, n]."""
-    number = len(rankings)
-    copies = _Copies(causal, parts, number if causal.strategy.batched else 1)
-    many, its = copies.causal, copies.parts
-    kept = copies.each(rankings, lambda flat, _: its.flatten(best_prefix(many, its, its.unflatten(flat), settings)))
-    if not _makes_moves(settings):
-        return kept
-    best = SubsetScorer(causal, parts, settings).score(number, lambda p: kept[p]).argmax(0)
-    is_best = best == torch.arange(number, device=best.device).unsqueeze(1)
-    who = (parts.count <= MANY_ELEMENTS) | is_best  # [P, B]
-    return copies.each(kept, lambda flat, p: climb_merit(many, its, flat, settings, who[p].flatten()))
+@dataclass(frozen=True)
+class _SubsetSearch:
+    """Searches subsets of the elements of B instances: candidates [P, n], from which one is chosen in the end, [n].
 
+    Args:
+        causal, parts: the instances and the parts of their masks.
+        settings: how subsets are compared.
+    """
 
-def _choose_smallest(causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings) -> Tensor:
-    """Shrink P subsets [P, n] within ``tolerance`` of the best of them; the smallest that is good enough, [n]."""
-    number, scorer = len(kept), SubsetScorer(causal, parts, settings)
-    value = scorer.score(number, lambda p: kept[p])
-    least = value.amax(0) - settings.tolerance
-    if _makes_moves(settings):
-        copies = _Copies(causal, parts, number if causal.strategy.batched else 1)
-        kept = copies.each(
-            kept, lambda flat, _: shrink(copies.causal, copies.parts, flat, settings, least.repeat(copies.number))
+    causal: CausalModel
+    parts: MaskParts
+    settings: BaseSettings
+
+    def value(self, candidates: Tensor) -> Tensor:
+        """Score of each candidate, [P, B]."""
+        scorer = SubsetScorer(self.causal, self.parts, self.settings)
+        return scorer.score(len(candidates), lambda p: candidates[p])
+
+    def prefixes(self, rankings: Tensor) -> Tensor:
+        """The best prefix of each of P rankings [P, n]."""
+        copies, fine = self._copies(len(rankings)), FINE if _makes_moves(self.settings) else None
+        many, its = copies.causal, copies.parts
+
+        def cut(flat: Tensor, _: slice) -> Tensor:
+            return its.flatten(best_prefix(many, its, its.unflatten(flat), self.settings, fine))
+
+        return copies.each(rankings, cut)
+
+    def climb(self, candidates: Tensor) -> Tensor:
+        """Improve different candidates by moves; of instances with many elements only the best."""
+        value, copies = self.value(candidates), self._copies(len(candidates))
+        best = value.argmax(0) == torch.arange(len(candidates), device=value.device).unsqueeze(1)
+        who = best | (_is_new(candidates, self.parts) & (self.parts.count <= MANY_ELEMENTS))
+        settings = self.settings
+        return copies.each(
+            candidates, lambda flat, p: climb_merit(copies.causal, copies.parts, flat, settings, who[p].flatten())
         )
-        value = scorer.score(number, lambda p: kept[p])
-    return _smallest(kept, value >= least, parts)
+
+    def kick(self, candidates: Tensor) -> Tensor:
+        """Add what moves make of subsets around the best one, for instances that are stuck below what can be reached."""
+        value, best = self._best(candidates)
+        stuck = ((value < STUCK) & (self.parts.count <= MANY_ELEMENTS)).nonzero().flatten()
+        if not stuck.numel() or not self.settings.kicks:
+            return candidates
+        causal = self.causal.select(stuck)
+        small = _SubsetSearch(causal, self.parts.on(causal.instances), self.settings)
+        members = torch.isin(self.parts.owner, stuck)
+        noise = mask_noise(small.parts, 0, causal.dtype)
+        draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(self.settings.kicks)]
+        flips = torch.stack([small.parts.flatten(draw) < KICK_SHARE for draw in draws])
+        found = small.climb(best[members] ^ flips)
+        good = torch.argsort(small.value(found), dim=0, descending=True, stable=True)[:2]
+        more = best.expand(len(good), -1).clone()
+        more[:, members] = found.gather(0, good[:, small.parts.owner])
+        return torch.cat([candidates, more])
+
+    def choose_small(self, candidates: Tensor) -> Tensor:
+        """The smallest subset within ``tolerance`` of the best that dropping elements of candidates leads to, [n]."""
+        settings, value, copies = self.settings, self.value(candidates), self._copies(len(candidates))
+        least = value.amax(0) - settings.tolerance
+        # two candidates that are too bad must not count as equal to a good one
+        who = (value >= least) & _is_new(torch.where((value >= least)[:, self.parts.owner], candidates, False), self.parts)
+        limits = least.expand(len(candidates), -1)
+
+        def drop(flat: Tensor, p: slice) -> Tensor:
+            return shrink(copies.causal, copies.parts, flat, settings, limits[p].flatten(), who[p].flatten())
+
+        small = copies.each(candidates, drop)
+        chosen = _smallest(small, who & (self.value(small) >= least), self.parts)
+        for _ in range(POLISHED):
+            chosen = exchange(self.causal, self.parts, chosen, settings, EXCHANGES)
+            chosen = shrink(self.causal, self.parts, chosen, replace(settings, rounds=1), least)
+        return exchange(self.causal, self.parts, chosen, settings, 1)
+
+    def _best(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
+        """The highest score [B], and the candidate that has it [n]."""
+        value, which = self.value(candidates).max(0)
+        return value, candidates.gather(0, which[self.parts.owner].unsqueeze(0)).squeeze(0)
+
+    def _copies(self, number: int) -> _Copies:
+        return _Copies(self.causal, self.parts, number if self.causal.strategy.batched else 1)
+
+
+def _is_new(candidates: Tensor, parts: MaskParts) -> Tensor:
+    """Whether each of P subsets [P, n] differs from all before it, [P, B]."""
+    found = torch.ones(len(candidates), len(parts.instances), dtype=torch.bool, device=candidates.device)
+    for later in range(1, len(candidates)):
+        other = (candidates[:later] != candidates[later]).double()
+        found[later] = (size(other, parts.owner, len(parts.instances)) > 0).all(0)
+    return found
+
+
+def _choose(candidates: Tensor, value: Tensor, tolerance: float, parts: MaskParts) -> Tensor:
+    """The smallest of P subsets [P, n] whose value [P, B] is within the tolerance of the best, [n]."""
+    return _smallest(candidates, value >= value.amax(0) - tolerance, parts)
 
 
 class _Copies:

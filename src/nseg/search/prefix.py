@@ -17,12 +17,20 @@ FINE = 32
 
 
 @torch.no_grad()
-def best_prefix(causal: CausalModel, parts: MaskParts, soft: Masks, settings: BaseSettings) -> Masks:
+def best_prefix(
+    causal: CausalModel, parts: MaskParts, soft: Masks, settings: BaseSettings, fine: int | None = None
+) -> Masks:
     """The smallest prefix of each instance's ranking whose score is within ``tolerance`` of the best prefix.
 
     All parts are ranked together by weight. If explanations must be connected, edges are ranked by the weakest link on
     the best path to where they grow from (:func:`connected_ranking`). Up to 64 elements every prefix is scored; of a
     longer ranking the first 32 and 32 more, and then those between the winner and the next shorter one scored.
+
+    Args:
+        causal, parts: B instances and the parts of their masks.
+        soft: weights of the elements.
+        settings: how prefixes are compared.
+        fine: another number in place of 32.
     """
     score, late = soft.map(lambda mask: mask.round(decimals=DECIMALS)), torch.zeros_like(parts.owner)
     if settings.connected and EDGES in parts:
@@ -31,7 +39,7 @@ def best_prefix(causal: CausalModel, parts: MaskParts, soft: Masks, settings: Ba
     flat = parts.flatten(score)
     rank, length = ranks(flat, parts.owner, late), torch.zeros_like(parts.count)
     for group, members, alone, its in parts.grouped(causal, size_bucket(parts.count)):
-        length[group] = _PrefixScorer(alone, its, settings, rank[members]).best()
+        length[group] = _PrefixScorer(alone, its, settings, rank[members], fine or FINE).best()
     return parts.unflatten((rank < length[parts.owner]) & (flat > -torch.inf))  # -inf: cannot be connected
 
 
@@ -80,14 +88,16 @@ class _PrefixScorer(SubsetScorer):
     Args:
         causal, parts, settings: as in :class:`SubsetScorer`.
         rank: rank of each element within its instance, [n].
+        fine: how finely lengths are tried.
     """
 
     rank: Tensor
+    fine: int
 
     def best(self) -> Tensor:
         """Length of the chosen prefix of each instance, [B]."""
         elements = self.parts.count
-        lengths = _length_grid(torch.zeros_like(elements), elements)  # [T, B]
+        lengths = _length_grid(torch.zeros_like(elements), elements, self.fine)  # [T, B]
         value = self._score(lengths)
         best, below = value.amax(0), torch.full_like(elements, -1)  # no length up to ``below`` is good enough
         while True:
@@ -96,7 +106,7 @@ class _PrefixScorer(SubsetScorer):
             below = torch.maximum(below, torch.where(lengths < upper, lengths, -1).amax(0))
             if bool((upper - below <= 1).all()):
                 return upper
-            lengths = _length_grid(below + 1, upper)
+            lengths = _length_grid(below + 1, upper, self.fine)
             value = self._score(lengths)
             best = torch.maximum(best, value.amax(0))
 
@@ -105,10 +115,10 @@ class _PrefixScorer(SubsetScorer):
         return self.score(len(lengths), lambda t: self.rank < lengths[t][:, self.parts.owner])
 
 
-def _length_grid(lower: Tensor, upper: Tensor) -> Tensor:
-    """Lengths from ``lower`` to ``upper``: the first 33 one by one, then 32 evenly spaced, [T, B].
+def _length_grid(lower: Tensor, upper: Tensor, fine: int) -> Tensor:
+    """Lengths from ``lower`` to ``upper``: the first ``fine + 1`` one by one, then ``fine`` evenly spaced, [T, B].
 
-    >>> _length_grid(torch.tensor([0, 0]), torch.tensor([3, 128]))[[0, 1, 2, 3, 32, 33, 64]]
+    >>> _length_grid(torch.tensor([0, 0]), torch.tensor([3, 128]), 32)[[0, 1, 2, 3, 32, 33, 64]]
     tensor([[  0,   0],
             [  1,   1],
             [  2,   2],
@@ -118,6 +128,6 @@ def _length_grid(lower: Tensor, upper: Tensor) -> Tensor:
             [  3, 128]])
     """
     span = upper - lower
-    step = torch.arange(min(int(span.max()), 2 * FINE) + 1, device=lower.device).unsqueeze(1)
-    beyond = FINE + ((step - FINE) * (span - FINE)) // FINE
-    return lower + torch.where((step <= FINE) | (span <= 2 * FINE), torch.minimum(step, span), beyond)
+    step = torch.arange(min(int(span.max()), 2 * fine) + 1, device=lower.device).unsqueeze(1)
+    beyond = fine + ((step - fine) * (span - fine)) // fine
+    return lower + torch.where((step <= fine) | (span <= 2 * fine), torch.minimum(step, span), beyond)

@@ -105,6 +105,8 @@ class BaseSettings:
         k: for ``"topk"``, number of edges (and nodes) to keep.
         tolerance: loss of the bound that is acceptable for a valid or smaller explanation.
         rounds: for ``"prefix"``, maximum number of rounds of moves (drop, add, exchange); 0 makes none.
+        kicks: for ``"prefix"``, number of subsets around the best one from which moves start again, for instances that are
+            stuck at a low bound.
         exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer.
         connected: for ``"prefix"``, grow the explanation from the explained node (or the strongest edge of a graph), so
             that its edges are connected; no moves are made then.
@@ -118,6 +120,7 @@ class BaseSettings:
     k: int | None = integer_field(None)
     tolerance: float = number_field(0.05)
     rounds: int = integer_field(0)
+    kicks: int = integer_field(0)
     exact: int = integer_field(0, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     connected: bool = flag_field(False)
     seed: int = integer_field(0, None)
@@ -204,15 +207,17 @@ class Settings(BaseSettings):
         spread: half-width of the random spread around each start, in units of 1 / sqrt(m) for m edges (or nodes).
         keep: which masks of a search are kept: the ``"best"``, or the ``"last"`` as in the published code.
         patience: steps without progress after which an instance stops; None: never.
-        rounds, exact: as in :class:`BaseSettings`, but on by default.
+        path_points: points on the path from no element to all at which gradients are taken, for a second ranking
+            (integrated gradients); 0 makes none.
+        rounds, kicks, exact: as in :class:`BaseSettings`, but on by default.
         whole_graph: scale start and mean entropy by the edges and nodes of the whole graph, as the published code does,
             instead of those of the computation graph.
     """
 
     objective: str = choice_field("pns", tuple(SURROGATES))
     surrogate: str = choice_field("log", ("log", "gap", "ratio"))
-    steps: int = integer_field(100)
-    lr: float = number_field(0.1)
+    steps: int = integer_field(20)
+    lr: float = number_field(0.5)
     alpha_e: float = number_field(0.05)
     beta_e: float = number_field(0.1)
     alpha_f: float = number_field(0.05)
@@ -220,11 +225,13 @@ class Settings(BaseSettings):
     samples: int = integer_field(1, 1)
     noise: float = number_field(0.025)
     law: Law | None = None
-    starts: tuple[float, ...] = (0.0, 1.0, 2.0)
+    starts: tuple[float, ...] = (1.0,)
     spread: float = number_field(1.0)
     keep: str = choice_field("best", ("best", "last"))
-    patience: int | None = integer_field(20, 1, optional=True)
-    rounds: int = integer_field(10)
+    patience: int | None = integer_field(10, 1, optional=True)
+    path_points: int = integer_field(8)
+    rounds: int = integer_field(3)
+    kicks: int = integer_field(4)
     exact: int = integer_field(10, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     whole_graph: bool = flag_field(False)
 
@@ -236,7 +243,7 @@ class Settings(BaseSettings):
             )
         starts = tuple(self.starts) if isinstance(self.starts, tuple | list) else ()
         if not starts or not all(isinstance(s, int | float) and abs(s) < 100 for s in starts):
-            raise SettingsError(f"starts must be one or more finite logits (got {self.starts!r}). Try (0.0, 1.0, 2.0).")
+            raise SettingsError(f"starts must be one or more finite logits (got {self.starts!r}). Try (1.0,).")
         object.__setattr__(self, "starts", starts)
         if self.keep == "last" and (len(starts) > 1 or self.patience is not None):
             raise SettingsError(

@@ -1,0 +1,198 @@
+"""What each layer passes on in the worlds of a batch, known before the model is called."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from nseg.graphs.batch import InstanceBatch, WorldBatch, group_members, offsets, repeat_rows
+from nseg.graphs.inputs import Role
+from nseg.model.products import LinearMessages, SparsePattern
+from nseg.model.strategy import RunStrategy
+from nseg.model.tracing import PropagateCall
+
+
+@dataclass(frozen=True)
+class PlannedCall:
+    """One ``propagate`` call: its messages, and the position of their weights.
+
+    Args:
+        edge_index: edges of the messages that are computed, [2, M].
+        weight: position of each message's weight, [M].
+        receiver: the row of ``edge_index`` that messages go to.
+        nodes: number of nodes.
+        keep: positions of these messages among all the layer would pass; None if all are kept.
+        per_edge: arguments of the call with one entry per message.
+        constant: cached ones, which replace those of the call.
+        linear: what the messages are made of, if they are passed on as a sparse product; else None.
+    """
+
+    edge_index: Tensor
+    weight: Tensor
+    receiver: int
+    nodes: int
+    keep: Tensor | None
+    per_edge: tuple[str, ...]
+    constant: dict[str, Tensor]
+    linear: LinearMessages | None
+
+    @cached_property
+    def pattern(self) -> SparsePattern:
+        """Where the messages stand in a sparse matrix."""
+        return SparsePattern(self.edge_index[1 - self.receiver], self.edge_index[self.receiver], self.nodes)
+
+    @cached_property
+    def shares(self) -> Tensor:
+        """One over the number of messages that each message's receiver gets, [M]."""
+        receiver = self.edge_index[self.receiver]
+        return receiver.bincount(minlength=self.nodes).to(torch.get_default_dtype()).reciprocal()[receiver]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the model is called with for K worlds, and what each of its layers then passes on; None if it is exempt."""
+
+    batch: WorldBatch
+    calls: list[PlannedCall | None]
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of one ``propagate`` call in one world of B instances, of which the model need not see the edges.
+
+    Args:
+        edge_index: sender and receiver of each in the numbering of the instances, ordered by receiver, [2, M].
+        edge: edge of each, -1 for self-loops that the layer added, [M].
+        ptr: offset of each instance among the messages, [B + 1].
+        call: the planned call of this world, for everything else.
+    """
+
+    edge_index: Tensor
+    edge: Tensor
+    ptr: Tensor
+    call: PlannedCall
+
+    @classmethod
+    def of(cls, call: PlannedCall, instances: InstanceBatch) -> Messages:
+        """The messages of a call that was planned for one world."""
+        order = torch.argsort(call.edge_index[call.receiver], stable=True)
+        edge_index, weight = call.edge_index[:, order], call.weight[order]
+        owner = instances.node_owner[edge_index[call.receiver]]
+        edge = torch.where(weight == instances.num_edges, -1, weight)
+        call = replace(call, keep=None, constant={name: value[order] for name, value in call.constant.items()})
+        return cls(edge_index, edge, offsets(owner.bincount(minlength=len(instances))), call)
+
+    def select(self, which: Tensor, instances: InstanceBatch) -> Messages:
+        """The messages of the instances ``which`` of a batch."""
+        kept, _ = group_members(self.ptr, which)
+        node, edge = (_new_numbers(instances.ptr[role], which) for role in (Role.NODE, Role.EDGE))
+        new_edge = self.edge[kept]
+        if edge.numel():
+            new_edge = torch.where(new_edge < 0, -1, edge[new_edge])
+        constant = {name: value[kept] for name, value in self.call.constant.items()}
+        count = self.ptr.diff()[which]
+        return Messages(node[self.edge_index[:, kept]], new_edge, offsets(count), replace(self.call, constant=constant))
+
+    def repeat(self, times: int, instances: InstanceBatch) -> Messages:
+        """The messages of all instances of a batch, ``times`` times."""
+        copy = torch.arange(times, device=self.edge.device).unsqueeze(1)
+        edge_index = (self.edge_index.unsqueeze(1) + copy * instances.num_nodes).flatten(1)
+        edge = torch.where(self.edge < 0, -1, self.edge + copy * instances.num_edges).flatten()
+        constant = {name: repeat_rows(value, times) for name, value in self.call.constant.items()}
+        return Messages(edge_index, edge, offsets(self.ptr.diff().repeat(times)), replace(self.call, constant=constant))
+
+    def in_worlds(self, batch: WorldBatch, instances: InstanceBatch) -> PlannedCall:
+        """The call in K worlds."""
+        worlds, edges = len(batch.position), instances.num_edges
+        world = torch.arange(worlds, device=self.edge.device).unsqueeze(1)
+        return replace(
+            self.call,
+            edge_index=batch.position[:, self.edge_index].transpose(0, 1).flatten(1),
+            weight=torch.where(self.edge < 0, worlds * edges, self.edge + world * edges).flatten(),
+            nodes=batch.inputs.num_nodes,
+            constant={name: repeat_rows(value, worlds) for name, value in self.call.constant.items()},
+        )
+
+
+def plan_call(
+    number: int,
+    traced: Sequence[PropagateCall],
+    batch: WorldBatch,
+    worlds: int,
+    instances: InstanceBatch,
+    strategy: RunStrategy,
+    whole_calls: Sequence[PropagateCall],
+) -> PlannedCall | None:
+    """Keep the messages of step ``number`` that can still reach an explained output; None if the layer is exempt.
+
+    Args:
+        number: number of the step.
+        traced: all steps, as traced in the worlds.
+        batch: the worlds.
+        worlds: K.
+        instances, strategy: whose worlds they are, and how they are run.
+        whole_calls: steps on the whole graph that the instances were cut from, if they were.
+    """
+    call = traced[number]
+    if not call.weighted:
+        return None
+    reaches = batch.hops[call.edge_index[call.receiver]] <= len(traced) - 1 - number
+    keep = None if bool(reaches.all()) else reaches.nonzero().flatten()
+    edge = call.edge if keep is None else call.edge[keep]
+    edge_index = call.edge_index if keep is None else call.edge_index[:, keep]
+    if not strategy.constants:
+        constant = {}
+    elif strategy.hops is not None:
+        constant = _whole_graph_constants(whole_calls[number], edge, batch.node_id[edge_index[0]], instances)
+    else:
+        constant = {k: v if keep is None else v[keep] for k, v in call.constant.items()}
+    return PlannedCall(
+        edge_index=edge_index,
+        weight=torch.where(edge < 0, worlds * instances.num_edges, edge),  # the last weight, 1, is for added self-loops
+        receiver=call.receiver,
+        nodes=batch.inputs.num_nodes,
+        keep=keep,
+        per_edge=call.per_edge,
+        constant=constant,
+        linear=call.linear if strategy.products else None,
+    )
+
+
+def _whole_graph_constants(
+    whole: PropagateCall, edge: Tensor, sender: Tensor, instances: InstanceBatch
+) -> dict[str, Tensor]:
+    """Per-edge values that a layer derived from the whole graph, for the messages of a subgraph.
+
+    Args:
+        whole: the layer's call on the whole graph.
+        edge: edge of each message, -1 for self-loops that the layer added, [M].
+        sender: the caller's number of each message's sender, [M].
+        instances: B instances.
+    """
+    loop_position = _positions(torch.where(whole.edge < 0, whole.edge_index[0], -1), sender)
+    position = loop_position[sender]
+    if instances.num_edges:
+        edge_id = instances.edge_id[edge % instances.num_edges]
+        position = torch.where(edge < 0, position, _positions(whole.edge, edge_id)[edge_id])
+    return {name: value[position] for name, value in whole.constant.items()}
+
+
+def _positions(items: Tensor, asked: Tensor) -> Tensor:
+    """Position of each number in ``items``, for all numbers up to the largest in either tensor; -1 if absent."""
+    size = max((int(some.max()) + 1 for some in (items, asked) if some.numel()), default=0)
+    position = torch.full((size,), -1, dtype=torch.long, device=items.device)
+    present = (items >= 0).nonzero().flatten()
+    position[items[present]] = present
+    return position
+
+
+def _new_numbers(ptr: Tensor, which: Tensor) -> Tensor:
+    """New number of each member of the groups ``which``, which are put one after the other; -1 for others."""
+    members, _ = group_members(ptr, which)
+    number = torch.full((int(ptr[-1]),), -1, dtype=torch.long, device=ptr.device)
+    number[members] = torch.arange(members.numel(), device=ptr.device)
+    return number
