@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnsupportedError,
     )
+    from nseg.events import Above, Below, Custom, Label, Not, Rather, Within
     from nseg.explain.explainer import Explainer
     from nseg.explain.many import explain_many
     from nseg.explain.nseg import NSEG
@@ -66,6 +67,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
                 "UnknownNameError",
                 "UnsupportedError",
             ],
+            "nseg.events": ["Above", "Below", "Custom", "Label", "Not", "Rather", "Within"],
             "nseg.explain.explainer": ["Explainer"],
             "nseg.explain.many": ["explain_many"],
             "nseg.explain.nseg": ["NSEG"],
@@ -82,22 +84,29 @@ else:  # hidden from type checkers, which would otherwise accept any name
 
 __all__ = [
     "NSEG",
+    "Above",
     "BackendError",
+    "Below",
     "Bernoulli",
     "BudgetError",
     "Certificate",
+    "Custom",
     "Explainer",
     "Explanations",
     "InputError",
+    "Label",
     "LargeGraph",
     "ModelError",
+    "Not",
     "NsegError",
     "NsegWarning",
+    "Rather",
     "Settings",
     "SettingsError",
     "StoreError",
     "UnknownNameError",
     "UnsupportedError",
+    "Within",
     "__version__",
     "backends",
     "baselines",

@@ -124,7 +124,7 @@ class _Certifier:
         return [
             Certificate(
                 law=request.name,
-                target=int(self.causal.instances.target[b]),
+                target=self.causal.instances.target[b].item(),
                 p_factual=float(p[b]),
                 p_complement=float(found.complement[0, b]),
                 p_complement_interval=(float(found.complement[1, b]), float(found.complement[2, b])),
@@ -146,6 +146,7 @@ class _Certifier:
                 kept=int(size[b]),
                 elements=int(parts.count[b]),
                 unit=parts.unit,
+                outcome=self.causal.outcome.event,
             )
             for b in range(len(self.causal.instances))
         ]
@@ -261,7 +262,8 @@ def certify(
     Returns:
         A certificate for each explanation.
     """
-    evaluator = WorldEvaluator(explainer, data, explanations)
+    with torch.inference_mode(False):  # moves need gradients, which tensors made in inference mode cannot have
+        evaluator = WorldEvaluator(explainer, data, explanations)
     _check_masks(evaluator)
     request = _check_request(law, samples, confidence, exact, seed, _shared_settings(evaluator.explanations))
     masks = evaluator.masks("hard")

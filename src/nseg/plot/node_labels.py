@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nseg.errors import InputError
+from nseg.explanation import explained_targets
 from nseg.plot.explained_graph import ExplainedGraph, explained_class, target_nodes
 
 
@@ -81,10 +82,12 @@ def _node_classes(graph: ExplainedGraph, given: Tensor | Sequence[int] | None) -
     elif graph.level == "node" and graph.whole_graph is not None and graph.whole_graph.get("y") is not None:
         known = graph.whole_graph.y[graph.node_id]
     elif graph.level == "node" and explanation.get("node_id") is None and explanation.get("target") is not None:
-        known = explanation.target.cpu().flatten()
+        known = explained_targets(explanation).cpu()
     else:
         known = torch.full((graph.num_nodes,), -1)
         if graph.level == "node":
             known[target_nodes(graph)] = explained_class(graph)
+    if known.is_floating_point():  # values of a regression are no classes
+        known = torch.full((graph.num_nodes,), -1)
     classes: list[int] = known.tolist()
     return classes

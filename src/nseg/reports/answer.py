@@ -107,12 +107,12 @@ class MethodAnswer:
         """Mask values of single features: of nodes, or of all nodes."""
         return self.cells if self.method.node_mask is MaskType.attributes else self.features
 
-    def to_json(self, drawn: Tensor, class_name: str, molecule: bool) -> JsonObject:
+    def to_json(self, drawn: Tensor, class_name: str | None, molecule: bool) -> JsonObject:
         """The explanation as JSON.
 
         Args:
             drawn: numbers of the lines that are drawn.
-            class_name: name of the explained class.
+            class_name: name of the explained class, if there is one.
             molecule: whether edges are bonds and nodes are atoms.
         """
         shown = {"lines": self.lines, "nodes": self.nodes, "features": self.features}

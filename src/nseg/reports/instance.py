@@ -18,6 +18,10 @@ MAX_LINES = 600
 """Maximum number of lines drawn of one graph; with more, nothing can be recognised."""
 
 
+HAPPENS = 1
+"""The explained event as one of two classes: it does not happen, it happens."""
+
+
 class TextPool:
     """Texts that many nodes share, each stored once."""
 
@@ -47,8 +51,8 @@ class ExplainedInstance:
         first = next(method for method in methods if output_id in method.position_of)
         position = first.position_of[output_id]
         self.scene: Scene = explained.scene(first.explanations[position], first.reached(position))
-        self.target = self.scene.target
-        self.label = explained.true_class(self.scene.level, output_id)
+        self.target = self.scene.target if first.event is None else HAPPENS
+        self.label = explained.true_class(self.scene.level, output_id) if first.event is None else None
         self.predicted, self.p = first.prediction(position, self.target)
         index = LineIndex(self.scene)
         self.answers = [
@@ -58,7 +62,8 @@ class ExplainedInstance:
 
     def to_json(self, texts: TextPool) -> JsonObject:
         """The instance as JSON; names of nodes are positions in ``texts``."""
-        drawn, class_name = self._drawn_lines(), self.explained.class_name(self.target)
+        drawn = self._drawn_lines()
+        class_name = None if self.scene.target < 0 else self.explained.class_name(self.scene.target)
         return {
             "id": self.output_id,
             "target": self.target,

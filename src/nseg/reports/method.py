@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.explain import Explainer, Explanation
 from torch_geometric.explain.config import MaskType
 
+from nseg.events import Event
 from nseg.explanation import on_cpu
 from nseg.metrics.certificate import Certificate
 from nseg.metrics.fidelity import Evaluator
@@ -62,6 +63,12 @@ class Method:
         return node_mask_type(largest)
 
     @property
+    def event(self) -> Event | None:
+        """The explained event, if it is not simply the class."""
+        found: Event | None = self.explanations[0].get("outcome")
+        return found
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings of the explainer."""
         return dict(self.explanations[0].get("settings") or {})
@@ -78,13 +85,14 @@ class Method:
         return reached_edges(self.explanations[position])
 
     def prediction(self, position: int, target: int) -> tuple[int | None, float | None]:
-        """The predicted class and the probability of the explained class, if known."""
+        """The predicted class (or whether the event happens) and the probability of the explained one, if known."""
         if self.evaluator is not None:
-            p = self.evaluator.probability(self.evaluator.output)
-            return int(self.evaluator.label[position]), float(p[position])
+            output = self.evaluator.output
+            p, answer = self.evaluator.probability(output), self.evaluator.answers(output)
+            return int(answer[position]), float(p[position])
         explanation = self.explanations[position]
         config, output = getattr(explanation, "_model_config", None), explanation.get("prediction")
-        if config is None or output is None or target < 0:
+        if config is None or output is None or target < 0 or self.event is not None:
             return None, None
         index = explanation.get("index")
         output = output[:1] if index is None else output[index].view(1, *output.shape[1:])

@@ -11,6 +11,7 @@ from typing import Any
 from torch_geometric.explain.config import MaskType
 
 from nseg import metrics
+from nseg.errors import InputError
 from nseg.metrics.fidelity import TENTHS
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
@@ -41,12 +42,26 @@ def payload(
         "facts": [[str(k), str(v)] for k, v in facts.items()],
         "summary": summary,
         "methods": [_method(method) for method in methods],
-        "classes": [explained.class_name(number) for number in range(_num_classes(methods, instances))],
+        "classes": _class_names(methods, instances, explained),
         "groups": list(groups),
         "instances": [instance.to_json(texts) for instance in instances],
         "names": texts.texts,
         "feature_names": list(explained.feature_names),
     }
+
+
+def _class_names(methods: Sequence[Method], instances: Sequence[ExplainedInstance], explained: ExplainedData) -> list[str]:
+    """Names of all classes that the page mentions; of an explained event, that it does not happen and that it does."""
+    events = {repr(method.event): method.event for method in methods}
+    if len(events) > 1:
+        raise InputError(
+            f"Methods in one report must explain one outcome (got {', '.join(events)}). Give them equal ones, with the same "
+            "scale, or make a report for each."
+        )
+    (event,) = events.values()
+    if event is not None:
+        return list(event.sides)
+    return [explained.class_name(number) for number in range(_num_classes(methods, instances))]
 
 
 def _num_classes(methods: Sequence[Method], instances: Sequence[ExplainedInstance]) -> int:

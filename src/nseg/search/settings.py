@@ -13,6 +13,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nseg.errors import SettingsError, UnknownNameError
+from nseg.events import Event
 from nseg.search.catalogue import SURROGATES
 
 if TYPE_CHECKING:
@@ -81,6 +82,11 @@ def choice_field(default: str, known: Sequence[str]) -> Any:
     return field(default=default, metadata={"check": check, "try": repr(default)})
 
 
+def check_event(value: Any) -> str | None:
+    """A setting must be an event of the model's output, or None for the usual one."""
+    return None if value is None or isinstance(value, Event) else "an event of the model's output"
+
+
 def flag_field(default: bool) -> Any:
     """A setting that is true or false."""
 
@@ -98,6 +104,8 @@ class BaseSettings:
     """Settings of every explainer: how the soft mask becomes a hard explanation, and how that is compared.
 
     Args:
+        outcome: the event that is explained, such as ``nseg.Above(2.0)``; None for the usual one: the predicted class, or
+            for a regression that the prediction stays near what it is.
         split: probability of the sub-events 00, 01, 10 of a joint complement (Eq. 11).
         undirected: give both directions of an edge one weight.
         extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
@@ -113,6 +121,7 @@ class BaseSettings:
         seed: equal seeds give equal masks, alone or in any batch.
     """
 
+    outcome: Event | None = field(default=None, metadata={"check": check_event, "try": "nseg.Within(0.5)"})
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
     undirected: bool = flag_field(False)
     extract: str = choice_field("prefix", EXTRACTIONS)

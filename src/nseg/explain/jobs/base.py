@@ -75,7 +75,7 @@ class ExplainJob(ABC):
 
     SENT = (
         *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
-        *("targets", "plain"),
+        *("targets", "plain", "outcome"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
 
@@ -89,6 +89,8 @@ class ExplainJob(ABC):
         self.original_size: tuple[int, int] | None = None
         self.targets = 1
         self.plain = False
+        asked = explainer.algorithm.settings.outcome if isinstance(explainer.algorithm, BatchedAlgorithm) else None
+        self.outcome: Outcome = outcome_of(explainer.model_config, asked)
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
@@ -117,10 +119,6 @@ class ExplainJob(ABC):
         return unwrap_compiled(self.explainer.model)
 
     @property
-    def outcome(self) -> Outcome:
-        return outcome_of(self.explainer.model_config)
-
-    @property
     def algorithm(self) -> Any:
         return self.explainer.algorithm
 
@@ -143,6 +141,10 @@ class ExplainJob(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Work out once what concerns all targets; errors here are not the fault of one target."""
+
+    @abstractmethod
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        """Predictions on the data [R], and their true values if the data hold them: what noise is taken from."""
 
     @abstractmethod
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
@@ -323,13 +325,13 @@ class ExplainJob(ABC):
         if self.target is None:
             target = data.get("y")
         else:
-            target = torch.as_tensor(self.target).flatten().to(data.x.device)
+            target = self.outcome.target_rows(torch.as_tensor(self.target)).to(data.x.device)
             if number is not None and number >= target.numel():
                 raise InputError(f"target must hold a class for every graph (got {target.numel()} entries, graph {number}).")
             target = target if number is None else target[number]
         if target is None:
             raise InputError("explanation_type='phenomenon' needs the class of every output. Give target=... or data.y.")
-        return torch.as_tensor(target).flatten()
+        return self.outcome.target_rows(torch.as_tensor(target))
 
     def _finish(
         self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
@@ -340,6 +342,7 @@ class ExplainJob(ABC):
         node_id = instances.node_id[instances.members(Role.NODE, b)]
         if isinstance(answer, Explanation):
             found = _restrict(answer, edge_id, node_id)
+            found.outcome = self.outcome.event
         else:
             batch, position = answer
             found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, self.algorithm.settings)
