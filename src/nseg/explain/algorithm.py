@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.explain import ExplainerAlgorithm
 from torch_geometric.explain.config import ExplanationType, MaskType
 
@@ -17,6 +18,7 @@ from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.model_checks import check_model
@@ -97,6 +99,8 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         check_model(model)
         with torch.inference_mode(False), torch.enable_grad(), borrow(model):
             inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
+            missing = FeatureBaseline.of(self.settings.baseline, Data(x=inputs.x), self.settings.seed)
+            inputs = replace(inputs, baseline=missing.rows(inputs.x))
             graph = TracedGraph(model, outcome_of(self.model_config, self.settings.outcome), inputs, *self.masks)
             graph.outcome = graph.outcome.complete(graph.output)
             row = graph.check_rows(index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ from torch_geometric.explain.config import MaskType
 from nseg.errors import InputError, NsegWarning
 from nseg.events import Custom
 from nseg.explanation import explained_targets, with_ids
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.separate import separate_graphs
@@ -121,6 +122,9 @@ class WorldEvaluator:
         if not isinstance(data, Data) or (isinstance(data, Batch) and explainer.model_config.task_level.value == "graph"):
             data = separate_graphs(data)
         self.explainer, self.explanations = explainer, [with_ids(one) for one in found]
+        settings = found[0].get("settings") or {}
+        self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))
+        self._whole = data if isinstance(data, Data) else None
         self.model, self.outcome = unwrap_compiled(explainer.model), self._asked()
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
         with borrow(self.model), torch.no_grad():
@@ -237,6 +241,7 @@ class WorldEvaluator:
     def _source_on_graph(self, data: Data, names: Sequence[str]) -> ModelSource:
         kwargs = {name: self._argument(name, data) for name in names}
         inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.outcome.level)
+        inputs = replace(inputs, baseline=self._baseline.rows(inputs.x))
         graph = TracedGraph(self.model, self.outcome, inputs, self.edges, self.nodes)
         row = graph.check_rows([int(one.output_id) for one in self.explanations])
         return OneGraphSource(graph, graph.cuts(row, torch.arange(len(row), device=row.device), self._classes()))
@@ -271,7 +276,9 @@ class WorldEvaluator:
     def inputs_of(self, one: Explanation) -> ModelInputs:
         """The model's arguments for an explanation's own graph."""
         kwargs = {name: one[name] for name in one._model_args}
-        return check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
+        inputs = check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
+        rows = self._baseline.rows(one.x if self._whole is None else self._whole.x)
+        return replace(inputs, baseline=rows if rows is None or self._whole is None else rows[one.node_id])
 
     def _in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
         """Values of all groups in the order of the explanations."""

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 Check = Callable[[Any], str | None]
 """Returns what must hold, or None if it does."""
 
+BASELINES = ("zero", "mean", "others")
+"""What masked features become, by name."""
+
 EXTRACTIONS = ("prefix", "threshold", "topk")
 
 MOST_ELEMENTS = 20
@@ -87,6 +90,13 @@ def check_event(value: Any) -> str | None:
     return None if value is None or isinstance(value, Event) else "an event of the model's output"
 
 
+def check_baseline(value: Any) -> str | None:
+    """A setting must be the name of a baseline of features, or a row of numbers."""
+    numbers = isinstance(value, tuple | list) and len(value) > 0
+    numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in value)
+    return None if numbers or value in BASELINES else "'zero', 'mean', 'others' or a row of numbers, one per feature"
+
+
 def flag_field(default: bool) -> Any:
     """A setting that is true or false."""
 
@@ -106,6 +116,8 @@ class BaseSettings:
     Args:
         outcome: the event that is explained, such as ``nseg.Above(2.0)``; None for the usual one: the predicted class, or
             for a regression that the prediction stays near what it is.
+        baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
+            that of another node of its graph, drawn by ``seed``; or a given row, one number per feature.
         split: probability of the sub-events 00, 01, 10 of a joint complement (Eq. 11).
         undirected: give both directions of an edge one weight.
         extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
@@ -122,6 +134,7 @@ class BaseSettings:
     """
 
     outcome: Event | None = field(default=None, metadata={"check": check_event, "try": "nseg.Within(0.5)"})
+    baseline: str | tuple[float, ...] = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
     undirected: bool = flag_field(False)
     extract: str = choice_field("prefix", EXTRACTIONS)
@@ -152,6 +165,8 @@ class BaseSettings:
                 f"split must be three non-negative numbers that sum to 1 (got {self.split}). Try (1/3, 1/3, 1/3)."
             )
         object.__setattr__(self, "split", split)
+        if isinstance(self.baseline, list):
+            object.__setattr__(self, "baseline", tuple(self.baseline))
         if self.extract == "topk" and self.k is None:
             raise SettingsError("k must be a whole number of at least 0 if extract='topk' (got None). Try 10.")
 

@@ -24,6 +24,7 @@ from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs
 from nseg.graphs.inputs import ModelInputs, Role
@@ -34,6 +35,7 @@ from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
 from nseg.runs import fingerprint
 from nseg.runs.layout import SHARD, ShardLayout, in_target_order
+from nseg.search.settings import BaseSettings
 from nseg.storage.hashing import digest
 
 BUDGET = 256 * 2**20
@@ -75,7 +77,7 @@ class ExplainJob(ABC):
 
     SENT = (
         *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
-        *("targets", "plain", "outcome"),
+        *("targets", "plain", "outcome", "feature_baseline"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
 
@@ -89,8 +91,9 @@ class ExplainJob(ABC):
         self.original_size: tuple[int, int] | None = None
         self.targets = 1
         self.plain = False
-        asked = explainer.algorithm.settings.outcome if isinstance(explainer.algorithm, BatchedAlgorithm) else None
-        self.outcome: Outcome = outcome_of(explainer.model_config, asked)
+        settings = self.algorithm.settings if isinstance(self.algorithm, BatchedAlgorithm) else BaseSettings()
+        self.outcome: Outcome = outcome_of(explainer.model_config, settings.outcome)
+        self.feature_baseline = FeatureBaseline.of(settings.baseline, data, settings.seed)
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
@@ -316,7 +319,7 @@ class ExplainJob(ABC):
     def _inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
         found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
         inputs = check_inputs(self.model, data.x, data.edge_index, found, self.outcome.level)
-        return replace(inputs, original_size=self.original_size)
+        return replace(inputs, original_size=self.original_size, baseline=self.feature_baseline.rows(inputs.x))
 
     def _given_classes(self, data: Data, number: int | None = None) -> Tensor | None:
         """The caller's classes of all outputs on one graph, if a phenomenon is explained."""

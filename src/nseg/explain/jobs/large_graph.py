@@ -14,6 +14,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, ModelError
 from nseg.explain.jobs.base import ExplainJob
 from nseg.explain.jobs.one_graph import OneGraphJob
+from nseg.graphs.baseline import OTHERS
 from nseg.graphs.checks import find_pairs, model_device
 from nseg.graphs.large import Subgraph, TooLargeError
 from nseg.model.borrow import wrap_model_errors
@@ -47,6 +48,10 @@ class LargeGraphJob(ExplainJob):
         )
 
     def prepare(self) -> None:
+        if self.feature_baseline.asked == OTHERS:
+            raise InputError(
+                "baseline='others' needs all features in memory (got a large graph). Give a row, a number per feature."
+            )
         _ = self._probe
 
     def causal_model_groups(self, rows: Tensor) -> Iterator[tuple[int, Iterator[tuple[Tensor, CausalModel]]]]:
