@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -169,6 +170,11 @@ class BaseSettings:
 
     def as_plain_data(self) -> dict[str, Any]:
         """The settings as plain data that JSON can hold."""
+        return {name: list(value) if isinstance(value, list) else value for name, value in self._plain_data.items()}
+
+    @cached_property
+    def _plain_data(self) -> dict[str, Any]:
+        """Made once, because every explanation carries a copy."""
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
 
 
