@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnsupportedError,
     )
+    from nseg.explain.change import Counterfactual
+    from nseg.explain.counterfactuals import counterfactual
     from nseg.explain.explainer import Explainer
     from nseg.explain.many import explain_many
     from nseg.explain.nseg import NSEG
@@ -66,6 +68,8 @@ else:  # hidden from type checkers, which would otherwise accept any name
                 "UnknownNameError",
                 "UnsupportedError",
             ],
+            "nseg.explain.change": ["Counterfactual"],
+            "nseg.explain.counterfactuals": ["counterfactual"],
             "nseg.explain.explainer": ["Explainer"],
             "nseg.explain.many": ["explain_many"],
             "nseg.explain.nseg": ["NSEG"],
@@ -86,6 +90,7 @@ __all__ = [
     "Bernoulli",
     "BudgetError",
     "Certificate",
+    "Counterfactual",
     "Explainer",
     "Explanations",
     "InputError",
@@ -102,6 +107,7 @@ __all__ = [
     "backends",
     "baselines",
     "certify",
+    "counterfactual",
     "datasets",
     "explain_many",
     "metrics",
