@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from nseg.metrics.certificate import Certificate
     from nseg.metrics.certification import certify
     from nseg.reports import report
+    from nseg.runs.exports import ExplanationList
     from nseg.runs.stored import Explanations, read
     from nseg.search.complement import Bernoulli
     from nseg.search.settings import Settings
@@ -77,6 +78,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
             "nseg.metrics.certificate": ["Certificate"],
             "nseg.metrics.certification": ["certify"],
             "nseg.reports": ["report"],
+            "nseg.runs.exports": ["ExplanationList"],
             "nseg.runs.stored": ["Explanations", "read"],
             "nseg.search.complement": ["Bernoulli"],
             "nseg.search.settings": ["Settings"],
@@ -92,6 +94,7 @@ __all__ = [
     "Certificate",
     "Counterfactual",
     "Explainer",
+    "ExplanationList",
     "Explanations",
     "InputError",
     "LargeGraph",
