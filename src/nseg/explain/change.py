@@ -76,6 +76,12 @@ class Counterfactual:
     def __str__(self) -> str:
         return self.words()
 
+    def subject(self) -> str:
+        """What the prediction is about: ``"tx-11"``, ``"Node 11"``, ``"Pair 3"`` or ``"Graph 3"``."""
+        if self.level == "node":
+            return self.names.node(self.output_id) if self.names.nodes else f"Node {self.output_id}"
+        return f"{'Pair' if self.level == 'edge' else 'Graph'} {self.output_id}"
+
     def words(self) -> str:
         """The change and its effect in one sentence, and how sure it is that no smaller one exists in a second."""
         return f"{self.sentence()} {self._certainty()}"

@@ -15,7 +15,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, StoreError
 from nseg.explanation import Explanation, copy_explanation
 from nseg.graphs.checks import argument_names
-from nseg.names import Names, from_run
+from nseg.names import Names, from_run, resolve_names, to_run
 from nseg.runs.arguments import GraphArguments
 from nseg.runs.exports import Exportable
 from nseg.runs.folder import read_if_intact, read_manifest, read_names, stored_shards
@@ -100,6 +100,18 @@ class Explanations(Exportable):
         if names:
             found.names = names
         return found
+
+    def renamed(self, **names: Any) -> Explanations:
+        """The same explanations with other names, which replace those of the folder.
+
+        Args:
+            **names: ``node_names``, ``class_names``, ..., as :func:`nseg.explain_many` takes them, for one graph.
+        """
+        other = Explanations(self.folder)
+        stored, given = read_names(self.folder), to_run(resolve_names(None, **names), [0]).get("all", {})
+        graphs = {n: {k: v for k, v in own.items() if k not in given} for n, own in stored.get("graphs", {}).items()}
+        other._stored_names = {"all": {**stored.get("all", {}), **given}, "graphs": graphs}
+        return other
 
     @cached_property
     def _stored_names(self) -> dict[str, Any]:
