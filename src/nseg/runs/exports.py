@@ -168,6 +168,10 @@ class Exportable(Sequence[Explanation]):
         """
         return list(records(self._with_graphs(data), rows, left_out))
 
+    def sentences(self) -> list[str]:
+        """Each explanation in plain words."""
+        return [sentence(one) for one in self]
+
     def to_frame(self, rows: Rows = "explanations", *, data: Any = None, left_out: bool = False) -> Any:
         """A pandas ``DataFrame``; the arguments are those of :meth:`records`."""
         try:
