@@ -69,22 +69,25 @@ class EvaluatedGroup:
         chosen = [masks[number] for number in self.numbers.tolist()]
         found = Masks()
         if EDGES in self.parts:
-            found[EDGES] = torch.cat([_take(one[EDGES], at) for one, at in zip(chosen, self.edge_at, strict=True)])
+            found[EDGES] = _take([one[EDGES] for one in chosen], self.edge_at)
         if NODES in self.parts:
-            found[NODES] = torch.cat(
-                [
-                    one[NODES].expand(at.numel(), -1) if one[NODES].size(0) == 1 else _take(one[NODES], at)
-                    for one, at in zip(chosen, self.node_at, strict=True)
-                ]
-            )
+            given = [one[NODES] for one in chosen]
+            # Features of all nodes are one row, which every node takes.
+            at = [torch.zeros_like(at) if mask.size(0) == 1 else at for mask, at in zip(given, self.node_at, strict=True)]
+            found[NODES] = _take(given, at)
         return found
 
 
-def _take(values: Tensor, at: Tensor) -> Tensor:
-    """Values at some positions; 0 at position -1."""
-    if not values.numel():
-        return values.new_zeros(len(at), *values.shape[1:])
-    return values[at] * (at >= 0).to(values.dtype).view(-1, *[1] * (values.dim() - 1))
+def _take(values: Sequence[Tensor], at: Sequence[Tensor]) -> Tensor:
+    """Values at some positions of each tensor, one after another; 0 at position -1."""
+    flat, lengths = torch.cat(list(values)), [len(one) for one in at]
+    if not flat.numel():
+        return flat.new_zeros(sum(lengths), *flat.shape[1:])
+    start = torch.tensor([0, *(one.size(0) for one in values)][:-1]).cumsum(0)
+    position = torch.cat(list(at))
+    here = position >= 0
+    position = position + start.to(position.device).repeat_interleave(torch.tensor(lengths).to(position.device))
+    return flat[position.clamp(0, len(flat) - 1)] * here.to(flat.dtype).view(-1, *[1] * (flat.dim() - 1))
 
 
 def _positions(known: Tensor, asked: Tensor) -> Tensor:

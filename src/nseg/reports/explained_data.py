@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -111,7 +112,7 @@ class ExplainedData:
                     "nseg.read returns). Pass what was explained: data=..."
                 )
             explanation = attach(explanation, self.graphs)
-        copied: Explanation = explanation.clone()
+        copied: Explanation = copy(explanation)  # the tensors are shared: nobody changes them
         # Explanations from disk may lack these attributes; with None and [] nothing after this needs to check.
         copied._model_config = getattr(explanation, "_model_config", None)
         copied._model_args = getattr(explanation, "_model_args", [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -42,7 +43,7 @@ class Method:
     worlds: WorldOutcomes | None = None
     rankings: list[Ranking] | None = None
 
-    @property
+    @cached_property
     def edges(self) -> bool:
         """Whether edges are masked."""
         return self.explanations[0].get("edge_mask") is not None
@@ -52,7 +53,7 @@ class Method:
         """Whether nodes or their features are masked."""
         return self.node_mask is not None
 
-    @property
+    @cached_property
     def node_mask(self) -> MaskType | None:
         """What the node masks are of: nodes, features of nodes, or features of all nodes; None without node masks.
 
@@ -77,11 +78,18 @@ class Method:
             return self.evaluator.reached[position].cpu()
         return reached_edges(self.explanations[position])
 
+    @cached_property
+    def _predictions(self) -> list[tuple[int, float]] | None:
+        """The predicted class and the probability of the explained class for each explanation, from the model."""
+        if self.evaluator is None:
+            return None
+        p = self.evaluator.probability(self.evaluator.output)
+        return list(zip(self.evaluator.label.tolist(), p.tolist(), strict=True))
+
     def prediction(self, position: int, target: int) -> tuple[int | None, float | None]:
         """The predicted class and the probability of the explained class, if known."""
-        if self.evaluator is not None:
-            p = self.evaluator.probability(self.evaluator.output)
-            return int(self.evaluator.label[position]), float(p[position])
+        if self._predictions is not None:
+            return self._predictions[position]
         explanation = self.explanations[position]
         config, output = getattr(explanation, "_model_config", None), explanation.get("prediction")
         if config is None or output is None or target < 0:

@@ -8,6 +8,7 @@ import html
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -158,8 +159,8 @@ def _by_method(explanations: Explanations, explainer: Explainer | None) -> dict[
             )
         if some[0].get("edge_mask") is None and some[0].get("node_mask") is None:
             raise InputError(f"explanations must have an edge_mask or a node_mask (got neither for {name!r}).")
-        ids = [one.get("output_id") for one in some if one.get("output_id") is not None]
-        repeated = sorted({output_id for output_id in ids if ids.count(output_id) > 1})
+        times = Counter(one.get("output_id") for one in some)
+        repeated = sorted(output_id for output_id, number in times.items() if output_id is not None and number > 1)
         if repeated:
             raise InputError(
                 f"explanations must explain each output once per method (got output {repeated[0]} twice for {name!r}). "
