@@ -129,8 +129,9 @@ def _on_a_line(nodes: int) -> Array:
 
 def _separate(points: Array) -> Array:
     """The same points with a little noise: nodes with the same distances to all pivots would coincide."""
-    noise: Array = np.random.default_rng(0).standard_normal(points.shape)
-    return points + 1e-3 * np.abs(points).max() * noise
+    noise = np.random.default_rng(0).standard_normal(points.shape)
+    separate: Array = points + 1e-3 * np.abs(points).max() * noise
+    return separate
 
 
 def _edge_lengths(graph: csr_array, focus: NDArray[np.int64]) -> csr_array:

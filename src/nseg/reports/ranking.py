@@ -103,6 +103,6 @@ def _keep_from(soft: list[Masks], thresholds: list[float]) -> list[Masks]:
         weight = torch.cat([one[name] for one in soft])  # all at once: there may be thousands of small masks
         level = weight.new_tensor(thresholds).repeat_interleave(torch.tensor(sizes).to(weight.device))
         hard = (weight >= level.view(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
-        for one, part in zip(kept, hard.split(sizes), strict=True):
+        for one, part in zip(kept, torch.split(hard, sizes), strict=True):
             one[name] = part
     return kept
