@@ -72,8 +72,12 @@ class Names:
 
     def value(self, feature: int, value: float) -> str:
         """A feature with its value and unit, such as ``"amount = 12.5 EUR"``."""
-        unit = _get(self.units, feature)
+        unit = self.unit(feature)
         return f"{self.feature(feature)} = {number_text(value)}{f' {unit}' if unit else ''}"
+
+    def unit(self, feature: int) -> str:
+        """Unit of a feature, ``""`` if it has none."""
+        return _get(self.units, feature)
 
     def class_name(self, number: int) -> str:
         """Name of a class, ``"class 3"`` if it has none, ``""`` if the class is unknown (-1)."""

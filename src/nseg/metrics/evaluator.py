@@ -126,7 +126,7 @@ class WorldEvaluator:
         self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
         with borrow(self.model), torch.no_grad():
-            self._source = self._make_source(data)
+            self.source = self._make_source(data)
             self.groups = self._trusted_groups()
             self.output = self._in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
         self.target = self._in_order([group.causal.instances.target for group in self.groups])
@@ -155,7 +155,7 @@ class WorldEvaluator:
     def _trusted_groups(self) -> list[EvaluatedGroup]:
         """Explanations by causal model, with the fastest strategy that gives what the model gives without shortcuts."""
         groups: list[EvaluatedGroup] = []
-        for models in self._source.candidates():
+        for models in self.source.candidates():
             groups = [self._group(*one) for one in models]
             if all(group.causal.strategy == PLAIN for group in groups) or self._is_right(groups):
                 break
@@ -180,12 +180,12 @@ class WorldEvaluator:
             return self.outcome.agree(found, output[:, numbers])
 
         numbers = torch.arange(len(self.explanations), device=output.device)
-        doubtful = numbers[~agrees(numbers, self._source.reference(numbers))]
-        size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self._source.members, 1)))
+        doubtful = numbers[~agrees(numbers, self.source.reference(numbers))]
+        size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self.source.members, 1)))
         rng = torch.Generator().manual_seed(0)
         sample = [some[torch.randperm(len(some), generator=rng).to(some.device)][:size] for some in (numbers, doubtful)]
         chosen = torch.unique(torch.cat(sample))
-        return all(bool(agrees(one.view(1), self._source.plain(int(one)))) for one in chosen)
+        return all(bool(agrees(one.view(1), self.source.plain(int(one)))) for one in chosen)
 
     def _test_weights(self, group: EvaluatedGroup, masks: Sequence[Masks]) -> Masks:
         """Weights of the worlds that a causal model is verified in."""

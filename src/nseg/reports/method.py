@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from nseg.metrics.fidelity import Evaluator
 from nseg.model.outcomes import outcome_of
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.ranking import Ranking, WorldOutcomes, evaluate_rankings, evaluate_worlds
+from nseg.sentences import Findings, ModelAnswer, findings_of
 from nseg.wording import node_mask_type, reached_edges
 
 
@@ -85,6 +86,30 @@ class Method:
             return None
         p = self.evaluator.probability(self.evaluator.output)
         return list(zip(self.evaluator.label.tolist(), p.tolist(), strict=True))
+
+    @cached_property
+    def node_predictions(self) -> Tensor | None:
+        """Predicted class of each node of the explained graph; None without a model, or if nodes have no classes."""
+        if self.evaluator is None or self.evaluator.explainer.model_config.task_level.value != "node":
+            return None
+        graph = getattr(self.evaluator.source, "graph", None)
+        return None if graph is None else self.evaluator.outcome.predicted(graph.output).cpu().flatten()
+
+    def findings(self, position: int, target: int) -> Findings:
+        """What the model says about an explained output, with the explanation and without it."""
+        explanation = self.explanations[position]
+        label, p = self.prediction(position, target)
+        found = Findings(target, ModelAnswer(p, label))
+        if self.worlds is not None:
+            alone, without = self.worlds.answer(0, position), self.worlds.answer(1, position)
+            found = replace(found, alone=alone, without=without)
+        else:
+            alone, without = (ModelAnswer(explanation.get(name)) for name in ("p_factual", "p_complement"))
+            found = replace(found, alone=alone, without=without)
+        if self.rankings is not None:
+            first = self.rankings[position]
+            found = replace(found, empty=ModelAnswer(float(first.p[0, 0]), int(first.label[0, 0])))
+        return findings_of(explanation, found)
 
     def prediction(self, position: int, target: int) -> tuple[int | None, float | None]:
         """The predicted class and the probability of the explained class, if known."""

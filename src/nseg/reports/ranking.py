@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nseg.metrics.evaluator import WorldEvaluator
 from nseg.search.parts import EDGES, Masks
+from nseg.sentences import ModelAnswer
 from nseg.wording import DEFAULT_THRESHOLD
 
 MAX_THRESHOLDS = 20
@@ -29,6 +30,10 @@ class WorldOutcomes:
 
     p: Tensor
     label: Tensor
+
+    def answer(self, world: int, position: int) -> ModelAnswer:
+        """The model's answer in one world of one explanation."""
+        return ModelAnswer(float(self.p[world, position]), int(self.label[world, position]))
 
 
 def evaluate_worlds(evaluator: WorldEvaluator, masks: list[Masks]) -> WorldOutcomes:
