@@ -21,6 +21,9 @@ from nseg.errors import InputError, SettingsError
 BINARY, MULTICLASS, REGRESSION = "binary_classification", "multiclass_classification", "regression"
 """Kinds of models, as PyG names them."""
 
+HAPPENS = 1
+"""An explained event as one of two classes: it does not happen, it happens."""
+
 ClassNamer = Callable[[int], str]
 """Gives the name of a class by its number."""
 

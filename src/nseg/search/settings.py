@@ -122,10 +122,6 @@ class BaseSettings:
     """Settings of every explainer: how the soft mask becomes a hard explanation, and how that is compared.
 
     Args:
-        outcome: the event that is explained, such as ``nseg.Above(2.0)``; None for the usual one: the predicted class, or
-            for a regression that the prediction stays near what it is.
-        baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
-            that of another node of its graph, drawn by ``seed``; or a given row, one number per feature.
         split: probability of the sub-events 00, 01, 10 of a joint complement (Eq. 11).
         undirected: give both directions of an edge one weight.
         extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
@@ -139,10 +135,12 @@ class BaseSettings:
         connected: for ``"prefix"``, grow the explanation from the explained node (or the strongest edge of a graph), so
             that its edges are connected; no moves are made then.
         seed: equal seeds give equal masks, alone or in any batch.
+        outcome: the event that is explained, such as ``nseg.Above(2.0)``; None for the usual one: the predicted class, or
+            for a regression that the prediction stays near what it is.
+        baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
+            that of another node of its graph, drawn by ``seed``; or a given row, one number per feature.
     """
 
-    outcome: Event | None = field(default=None, metadata={"check": check_event, "try": "nseg.Within(0.5)"})
-    baseline: str | tuple[float, ...] = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
     undirected: bool = flag_field(False)
     extract: str = choice_field("prefix", EXTRACTIONS)
@@ -154,6 +152,8 @@ class BaseSettings:
     exact: int = integer_field(0, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     connected: bool = flag_field(False)
     seed: int = integer_field(0, None)
+    outcome: Event | None = field(default=None, metadata={"check": check_event, "try": "nseg.Within(0.5)"})
+    baseline: str | tuple[float, ...] = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
 
     def __post_init__(self) -> None:
         for one in fields(self):

@@ -67,7 +67,7 @@ class ManyGraphsJob(ExplainJob):
         for n in range(0, len(self.data), -(-len(self.data) // MOST_PREDICTIONS)):
             data = self.data[n]
             try:
-                outputs.append(call_model(self.model, self._inputs(data, {}), self.outcome))
+                outputs.append(call_model(self.model, self.model_inputs(data, {}), self.outcome))
                 values.append(known_values(data, self.outcome))
             except Exception:  # a graph that fails says so when it is explained
                 continue
@@ -103,7 +103,7 @@ class ManyGraphsJob(ExplainJob):
     def _blocks(self, rows: Tensor) -> Iterator[tuple[list[int], list[ModelInputs]]]:
         """Numbers of explained graphs and the model's arguments, as many at once as fit into memory."""
         numbers = rows.tolist()
-        inputs = [self._inputs(self.data[n], {}) for n in numbers]
+        inputs = [self.model_inputs(self.data[n], {}) for n in numbers]
         sizes = torch.tensor([one.num_nodes + one.num_edges for one in inputs])
         each = bytes_per_member(self.model, inputs[0], self.outcome)
         for block in chunks(sizes * each, self.budget, MOST_INSTANCES):

@@ -61,6 +61,10 @@ class Outcome(ABC):
         good = torch.isfinite(output)
         return good | (output == -torch.inf) if self.returns is ModelReturnType.log_probs else good
 
+    def num_classes(self, output: Tensor) -> int:
+        """Number of classes that a target may name; 2 for an event, which happens or not."""
+        return 2
+
     def check_target(self, output: Tensor, target: Tensor | None) -> Tensor:
         """Class (or value) of each row of the output: the given one, or the predicted one if None, [R]."""
         if not bool(self.is_readable(output).all()):

@@ -44,6 +44,9 @@ class ClassOutcome(Outcome):
         inside = bool(((output >= 0) & (output <= 1)).all())
         return inside and bool(((output.sum(-1) - 1).abs() <= slack).all())
 
+    def num_classes(self, output: Tensor) -> int:
+        return output.size(1)
+
     def given_target(self, output: Tensor, target: Tensor) -> Tensor:
         return check_classes(target, output.size(0), output.size(1))
 
