@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from nseg.graphs.large import LargeGraph
     from nseg.metrics.certificate import Certificate
     from nseg.metrics.certification import certify
+    from nseg.pattern.collection import Patterns
+    from nseg.pattern.finding import patterns
+    from nseg.pattern.settings import PatternSettings
     from nseg.reports import report
     from nseg.runs.stored import Explanations, read
     from nseg.search.complement import Bernoulli
@@ -72,6 +75,9 @@ else:  # hidden from type checkers, which would otherwise accept any name
             "nseg.graphs.large": ["LargeGraph"],
             "nseg.metrics.certificate": ["Certificate"],
             "nseg.metrics.certification": ["certify"],
+            "nseg.pattern.collection": ["Patterns"],
+            "nseg.pattern.finding": ["patterns"],
+            "nseg.pattern.settings": ["PatternSettings"],
             "nseg.reports": ["report"],
             "nseg.runs.stored": ["Explanations", "read"],
             "nseg.search.complement": ["Bernoulli"],
@@ -93,6 +99,8 @@ __all__ = [
     "ModelError",
     "NsegError",
     "NsegWarning",
+    "PatternSettings",
+    "Patterns",
     "Settings",
     "SettingsError",
     "StoreError",
@@ -106,6 +114,7 @@ __all__ = [
     "explain_many",
     "metrics",
     "models",
+    "patterns",
     "plot",
     "read",
     "report",
