@@ -101,7 +101,7 @@ class _ClassWork:
         others = [p for other, positions in self.finding.items() if other != target for p in positions]
         chosen = choose_patterns(self.index, mine, others)
         explained = {p for one in chosen for p in one.explained}
-        again = {p for p in held_out if any(self.index.explains(one.form, p) for one in chosen)}
+        again = {p for p in held_out if any(self.index.share(one.form, p) for one in chosen)}
         return ClassPatterns(
             target=target,
             name=self.index.predictions[mine[0]].vocabulary.class_name(target),

@@ -17,7 +17,7 @@ Form = frozenset[int]
 """A pattern: numbers of its connected parts. How often a part occurs does not count."""
 
 MAX_PARTS = 3
-"""Maximum number of parts of a pattern."""
+"""Maximum number of parts of a rule. Patterns with edges have one part: explanations often keep a few stray edges too."""
 
 
 class PatternIndex:
@@ -54,13 +54,15 @@ class PatternIndex:
         """Number of elements of a pattern."""
         return sum(graph.size for graph in self.graphs(form))
 
-    def explains(self, form: Form, position: int) -> bool:
-        """Whether a pattern occurs in what is kept, and is as large a share of it as the settings ask for."""
+    def share(self, form: Form, position: int) -> float:
+        """Share of what is kept that a pattern in it is; 0 if it is not in it, or less than the settings ask for."""
         kept = self.kept[position]
-        total = sum(self.forms.graphs[part].size for part in kept)
-        if not kept or self.size(form) < self.settings.share * total:
-            return False
-        return all(any(self._inside(number, part) for part in kept) for number in form)
+        share = min(self.size(form) / self._kept_size(position), 1.0) if kept else 0.0
+        inside = share >= self.settings.share and all(any(self._inside(n, part) for part in kept) for n in form)
+        return share if inside else 0.0
+
+    def _kept_size(self, position: int) -> int:
+        return sum(self.forms.graphs[part].size for part in self.kept[position])
 
     def _inside(self, number: int, part: int) -> bool:
         """Whether a part of a pattern occurs in a kept part."""
@@ -83,7 +85,7 @@ class PatternIndex:
 
 
 def candidates(index: PatternIndex, positions: Sequence[int]) -> list[Form]:
-    """Patterns that enough explanations consist of: their connected parts, and all their parts together.
+    """Patterns that enough explanations consist of: their connected parts; of rules, also all parts together.
 
     Args:
         index: the predictions.
@@ -93,7 +95,8 @@ def candidates(index: PatternIndex, positions: Sequence[int]) -> list[Form]:
     for position in positions:
         parts = frozenset(index.kept[position])
         counts.update(frozenset({part}) for part in parts)
-        if 1 < len(parts) <= MAX_PARTS:
+        rule = not any(index.forms.graphs[part].edges for part in parts)
+        if rule and 1 < len(parts) <= MAX_PARTS:
             counts[parts] += 1
     least = max(min(2, len(positions)), index.settings.support * len(positions))
     frequent = [form for form, count in counts.items() if count >= least]
@@ -106,7 +109,7 @@ class Choice:
 
     Args:
         item: number of the pattern among the candidates.
-        gain: what it adds to the share explained, minus its price.
+        gain: what it adds to the mean share that is covered, minus its price.
     """
 
     item: int
@@ -114,39 +117,44 @@ class Choice:
 
 
 def choose(
-    covered: Sequence[frozenset[int]], total: int, price: Callable[[int], float], floor: Callable[[int], float], most: int
+    shares: Sequence[Mapping[int, float]],
+    total: int,
+    price: Callable[[int], float],
+    floor: Callable[[int], float],
+    most: int,
 ) -> list[Choice]:
-    """Greedy maximum coverage: always the candidate that adds most to the share covered, minus its price, while it pays.
+    """Greedy maximum coverage: always the candidate that adds most to what is covered, minus its price, while it pays.
 
-    Without prices, what is covered is at least 1 - 1/e of the best that as many candidates can cover (Nemhauser, Wolsey
-    and Fisher 1978).
+    Something is covered to the largest share that a chosen candidate covers of it. Without prices, what is covered is at
+    least 1 - 1/e of the best that as many candidates can cover (Nemhauser, Wolsey and Fisher 1978).
 
     Args:
-        covered: what each candidate covers.
+        shares: for each candidate, the share that it covers of what it covers.
         total: number of all that could be covered.
         price: price of a candidate; asked only of candidates that may be chosen.
         floor: a lower bound of the price that costs nothing to compute.
         most: maximum number of candidates.
 
-    >>> sets = [frozenset({1, 2, 3}), frozenset({3, 4}), frozenset({4})]
-    >>> [one.item for one in choose(sets, 4, lambda n: 0.1, lambda n: 0.0, 2)]
+    >>> shares = [{1: 1.0, 2: 1.0, 3: 1.0}, {3: 1.0, 4: 1.0}, {4: 0.5}]
+    >>> [one.item for one in choose(shares, 4, lambda n: 0.1, lambda n: 0.0, 2)]
     [0, 1]
     """
-    left: set[int] = set().union(*covered)
-    remaining, chosen = set(range(len(covered))), list[Choice]()
+    reached: dict[int, float] = {}
+    remaining, chosen = set(range(len(shares))), list[Choice]()
     while remaining and len(chosen) < most:
-        optimistic = {n: len(covered[n] & left) / total - floor(n) for n in remaining}
+        added = {n: sum(max(0.0, w - reached.get(k, 0.0)) for k, w in shares[n].items()) / total for n in remaining}
         best = Choice(-1, 0.0)
-        for n in sorted(remaining, key=lambda n: (-optimistic[n], n)):
-            if optimistic[n] <= best.gain:
+        for n in sorted(remaining, key=lambda n: (floor(n) - added[n], n)):
+            if added[n] - floor(n) <= best.gain:
                 break
-            gain = len(covered[n] & left) / total - price(n)
+            gain = added[n] - price(n)
             best = Choice(n, gain) if gain > best.gain else best
         if best.item < 0:
             break
         chosen.append(best)
         remaining.remove(best.item)
-        left -= covered[best.item]
+        for k, share in shares[best.item].items():
+            reached[k] = max(share, reached.get(k, 0.0))
     return chosen
 
 
@@ -173,7 +181,7 @@ def choose_patterns(index: PatternIndex, mine: Sequence[int], others: Sequence[i
         mine, others: positions of the predictions of the class, and of other classes.
     """
     settings, forms = index.settings, candidates(index, mine)
-    covered = [frozenset(p for p in mine if index.explains(form, p)) for form in forms]
+    shares = [{p: share for p in mine if (share := index.share(form, p))} for form in forms]
     elsewhere: dict[int, tuple[int, ...]] = {}
 
     def size_price(n: int) -> float:
@@ -184,8 +192,8 @@ def choose_patterns(index: PatternIndex, mine: Sequence[int], others: Sequence[i
             elsewhere[n] = tuple(p for p in others if index.occurs(forms[n], p))
         return size_price(n) + settings.elsewhere_price * len(elsewhere[n]) / max(len(others), 1)
 
-    chosen = choose(covered, max(len(mine), 1), price, size_price, settings.most)
-    return [ChosenPattern(forms[c.item], tuple(sorted(covered[c.item])), elsewhere[c.item]) for c in chosen]
+    chosen = choose(shares, max(len(mine), 1), price, size_price, settings.most)
+    return [ChosenPattern(forms[c.item], tuple(sorted(shares[c.item])), elsewhere[c.item]) for c in chosen]
 
 
 def by_class(predictions: Sequence[ExplainedPrediction], positions: Sequence[int]) -> Mapping[int, list[int]]:

@@ -16,9 +16,10 @@ class PatternSettings:
         share: share of what an explanation keeps that a pattern in it must be at least, for the pattern to explain it.
         support: share of the predictions of a class that must keep exactly this pattern for it to be a candidate. It is
             never less than two predictions, if the class has as many.
-        size_price: share of the predictions that a pattern must explain for each of its edges and conditions.
-        elsewhere_price: share of the predictions that a pattern must explain if it occurs in all predictions of other
-            classes; proportionally less if it occurs in fewer.
+        size_price: what a pattern must add for each of its edges and conditions, as a share of all that explanations of the
+            class keep.
+        elsewhere_price: what a pattern must add if it occurs in all predictions of other classes; proportionally less if it
+            occurs in fewer.
         held_out: share of the predictions that are not used to find patterns, but to test them.
         trials: maximum number of predictions that a test changes.
         confidence: confidence level of the intervals.
@@ -29,8 +30,8 @@ class PatternSettings:
     most: int = 5
     share: float = 0.25
     support: float = 0.01
-    size_price: float = 0.005
-    elsewhere_price: float = 0.3
+    size_price: float = 0.002
+    elsewhere_price: float = 0.2
     held_out: float = 0.3
     trials: int = 300
     confidence: float = 0.95
