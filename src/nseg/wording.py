@@ -195,9 +195,9 @@ def edge_unit(explanation: Explanation, reached: Tensor | None = None) -> Unit:
         return "directed edges"
     if is_undirected(explanation):
         return "edges"
-    partner = reverse_edges(edge_index.cpu(), _num_nodes(explanation))
-    two_way = edge_index[0].cpu() != edge_index[1].cpu()
-    two_way &= partner != torch.arange(partner.numel())
+    source, end = edge_index.cpu()
+    there, back = source * _num_nodes(explanation) + end, end * _num_nodes(explanation) + source
+    two_way = (source != end) & torch.isin(there, back)
     return "directed edges" if bool((two_way & reached_edges(explanation, reached)).any()) else "edges"
 
 

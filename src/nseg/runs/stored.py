@@ -15,8 +15,9 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, StoreError
 from nseg.explanation import Explanation, copy_explanation
 from nseg.graphs.checks import argument_names
+from nseg.names import Names, from_run
 from nseg.runs.arguments import GraphArguments
-from nseg.runs.folder import read_if_intact, read_manifest, stored_shards
+from nseg.runs.folder import read_if_intact, read_manifest, read_names, stored_shards
 from nseg.runs.layout import INTERLEAVED, ShardLayout
 from nseg.runs.parquet import count_failed, decode, read_file
 from nseg.storage import files
@@ -94,7 +95,23 @@ class Explanations(Sequence[Explanation]):
             raise IndexError(f"There are {len(self)} explanations (got index {index}).")
         file, position = self._position(number)
         found: Explanation = copy_explanation(self._content(file)[position])
+        names = self._names(int(found.output_id))
+        if names:
+            found.names = names
         return found
+
+    @cached_property
+    def _stored_names(self) -> dict[str, Any]:
+        return read_names(self.folder)
+
+    @cached_property
+    def _shared_names(self) -> Names:
+        return from_run(self._stored_names, -1)
+
+    def _names(self, output: int) -> Names:
+        """The names of the graph of an output; explanations of one graph share them."""
+        own = str(output) in self._stored_names.get("graphs", {})
+        return from_run(self._stored_names, output) if own else self._shared_names
 
     def _position(self, number: int) -> tuple[int, int]:
         """The file that holds an explanation, and its position there."""

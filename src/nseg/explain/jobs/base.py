@@ -311,7 +311,8 @@ class ExplainJob(ABC):
 
     # --- in and out ------------------------------------------------------------------------------------------------------
 
-    def _inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
+    def model_inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
+        """The model's arguments on one graph, checked."""
         found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
         inputs = check_inputs(self.model, data.x, data.edge_index, found, self.outcome.level)
         return replace(inputs, original_size=self.original_size)

@@ -85,14 +85,14 @@ class ManyGraphsJob(ExplainJob):
     def _blocks(self, rows: Tensor) -> Iterator[list[int]]:
         """Numbers of explained graphs, as many at once as fit into memory."""
         numbers, data = rows.tolist(), self.data
-        first = self._inputs(data[numbers[0]], {})
-        sizes = torch.tensor([(one := self._inputs(data[n], {})).num_nodes + one.num_edges for n in numbers])
+        first = self.model_inputs(data[numbers[0]], {})
+        sizes = torch.tensor([(one := self.model_inputs(data[n], {})).num_nodes + one.num_edges for n in numbers])
         each = bytes_per_member(self.model, first, self.outcome)
         for block in chunks(sizes * each, self.budget, MOST_INSTANCES):
             yield [numbers[b] for b in block.tolist()]
 
     def _load(self, numbers: list[int]) -> _GraphBlock:
-        inputs = [self._inputs(self.data[n], {}) for n in numbers]
+        inputs = [self.model_inputs(self.data[n], {}) for n in numbers]
         check_alike(inputs, numbers)
         given = [self._given_classes(self.data[n], n) for n in numbers]
         outputs = [predict(self.model, one, self.outcome) for one in inputs]
