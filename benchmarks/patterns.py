@@ -49,7 +49,7 @@ class Case(NamedTuple):
         name: name of the case.
         data: what is explained.
         explainer: explains it.
-        index: explained outputs.
+        outputs: explained outputs.
         truth: edges of the cause for each output, [E] each; None where it is unknown.
         planted: the cause of each class as a pattern, where it is one.
         classes: classes that have a cause.
@@ -58,7 +58,7 @@ class Case(NamedTuple):
     name: str
     data: Any
     explainer: Explainer
-    index: Sequence[int]
+    outputs: Sequence[int]
     truth: dict[int, Tensor]
     planted: dict[int, TypedGraph]
     classes: Sequence[int]
@@ -205,9 +205,9 @@ def measure(case: Case) -> list[dict[str, Any]]:
     graphs = case.data.graphs if isinstance(case.data, datasets.Benchmark) else case.data
     graphs = graphs[0] if isinstance(case.data, datasets.Benchmark) and case.data.level == "node" else graphs
     began = time.perf_counter()
-    explanations = explain_many(case.explainer, graphs, case.index, progress=False)
+    explanations = explain_many(case.explainer, graphs, case.outputs, progress=False)
     explained = time.perf_counter()
-    names = {} if isinstance(case.data, datasets.Benchmark) else {"node_names": COLOURS}
+    names: dict[str, Any] = {} if isinstance(case.data, datasets.Benchmark) else {"kind_names": COLOURS}
     found = patterns(explanations, case.data, explainer=case.explainer, **names)
     ended = time.perf_counter()
     print(found, flush=True)

@@ -20,6 +20,7 @@ import nseg
 from nseg import NSEG, Explainer, InputError, PatternSettings, SettingsError, datasets, explain_many, models
 from nseg.explanation import Explanation
 from nseg.metrics.intervals import mean_interval
+from nseg.names import Names
 from nseg.pattern.forms import FormCatalogue, as_networkx
 from nseg.pattern.matching import OccurrenceSearch
 from nseg.pattern.reading import PredictionReader
@@ -207,7 +208,7 @@ def bond_explainer() -> Explainer:
     return Explainer(BondCounter(), NSEG(), explanation_type="model", edge_mask_type="object", model_config=config)
 
 
-NAMES = {"node_names": KINDS, "class_names": ["without", "with"]}
+NAMES = {"kind_names": KINDS, "class_names": ["without", "with"]}
 
 
 def test_counts_are_exact_on_a_constructed_set() -> None:
@@ -266,7 +267,7 @@ def test_a_planted_cause_is_necessary_and_sufficient() -> None:
 def test_changed_graphs_are_as_a_direct_call_sees_them() -> None:
     data, explanations = bonds()
     explainer = bond_explainer()
-    index = PatternIndex(PredictionReader(data, node_names=KINDS).read(explanations), PatternSettings())
+    index = PatternIndex(PredictionReader(data, kind_names=KINDS).read(explanations), PatternSettings())
     tester = PatternTester(explainer, index, list(range(20)))
     form = frozenset({index.kept[0][0]})
     (pattern,) = index.graphs(form)
@@ -285,6 +286,16 @@ def test_changed_graphs_are_as_a_direct_call_sees_them() -> None:
         whole = Data(x=more.x, edge_index=more.edge_index)
         assert whole.is_undirected()
         assert not whole.has_isolated_nodes()
+
+
+def test_names_of_explanations_are_used() -> None:
+    data, explanations = bonds()
+    for one in explanations:
+        one.names = Names(classes=("without", "with"))
+    found = nseg.patterns(explanations, data, kind_names=KINDS)
+    assert [one.name for one in found.classes] == ["without", "with"]
+    renamed = nseg.patterns(explanations, data, kind_names=KINDS, class_names=["no", "yes"])
+    assert [one.name for one in renamed.classes] == ["no", "yes"]
 
 
 # --- rules on features ---------------------------------------------------------------------------------------------------
@@ -438,6 +449,8 @@ def test_bad_input_gets_a_sentence() -> None:
         nseg.patterns(explanations, data, explainer=BondCounter())
     with pytest.raises(InputError, match="class_names must be a list"):
         nseg.patterns(explanations, data, class_names="ab")
+    with pytest.raises(InputError, match="kind_names must be a list"):
+        nseg.patterns(explanations, data, kind_names="ab")
 
 
 @pytest.mark.parametrize(

@@ -28,9 +28,10 @@ def patterns(
     *,
     explainer: Explainer | None = None,
     settings: PatternSettings | None = None,
-    node_names: Sequence[str] | None = None,
-    feature_names: Sequence[str] | None = None,
-    class_names: Sequence[str] | None = None,
+    kind_names: Sequence[str] | None = None,
+    feature_names: Any = None,
+    class_names: Any = None,
+    units: Any = None,
     bonds: Sequence[float] | None = None,
     **changes: Any,
 ) -> Patterns:
@@ -41,8 +42,9 @@ def patterns(
         data: what was explained: a dataset of :mod:`nseg.datasets`, one graph, or several graphs.
         explainer: tests the patterns on its model; without one they are only found and counted.
         settings: how patterns are found, chosen and tested.
-        node_names: names of the kinds of nodes, one per one-hot feature or number in ``node_type``.
-        feature_names, class_names: names of features and classes.
+        kind_names: names of the kinds of nodes, one per one-hot feature or number in ``node_type``.
+        feature_names, class_names, units: names of features and classes, units of features; by default those that the
+            explanations or the data know.
         bonds: for molecules, the bond order of each column of ``edge_attr``.
         **changes: single settings, such as ``most=3``.
 
@@ -56,7 +58,8 @@ def patterns(
         raise SettingsError(f"Settings of patterns must be among {known} (got: {error}).") from error
     if explainer is not None and not isinstance(explainer, Explainer):
         raise InputError(f"explainer must be an Explainer (got {type(explainer).__name__}). Try nseg.Explainer(model, ...).")
-    reader = PredictionReader(data, node_names=node_names, feature_names=feature_names, class_names=class_names, bonds=bonds)
+    names = {"feature_names": feature_names, "class_names": class_names, "units": units}
+    reader = PredictionReader(data, kind_names=kind_names, bonds=bonds, **names)
     index = PatternIndex(reader.read(explanations), chosen_settings)
     finding, held_out = _split(index)
     tester = None if explainer is None else PatternTester(explainer, index, held_out)
@@ -104,7 +107,7 @@ class _ClassWork:
         again = {p for p in held_out if any(self.index.share(one.form, p) for one in chosen)}
         return ClassPatterns(
             target=target,
-            name=self.index.predictions[mine[0]].vocabulary.class_name(target),
+            name=self.index.predictions[mine[0]].vocabulary.names.class_name(target),
             patterns=tuple(self._pattern(one, target, mine, others) for one in chosen),
             predictions=len(mine),
             explained=len(explained),
@@ -119,7 +122,7 @@ class _ClassWork:
         vocabulary, graphs = explained[0].vocabulary, self.index.graphs(chosen.form)
         return Pattern(
             target=target,
-            class_name=vocabulary.class_name(target),
+            class_name=vocabulary.names.class_name(target),
             text=pattern_text(graphs, vocabulary),
             graphs=tuple(graphs),
             size=self.index.size(chosen.form),

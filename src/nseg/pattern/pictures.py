@@ -7,7 +7,6 @@ from typing import Any
 
 from nseg.errors import InputError
 from nseg.pattern.results import Pattern
-from nseg.pattern.text import condition_text
 from nseg.pattern.typed_graph import ANY, NodeLabel
 from nseg.pattern.vocabulary import Vocabulary
 from nseg.plot.layout import positions
@@ -60,7 +59,7 @@ def pattern_scene(pattern: Pattern, vocabulary: Vocabulary, kinds: Sequence[str]
 
 
 def _node_name(label: NodeLabel, vocabulary: Vocabulary) -> str:
-    conditions = [condition_text(one, vocabulary) for one in sorted(label.conditions)]
+    conditions = [vocabulary.condition_text(one) for one in sorted(label.conditions)]
     return ", ".join(([] if label.kind == ANY else [label.kind]) + conditions)
 
 

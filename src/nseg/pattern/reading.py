@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,11 +16,10 @@ from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.explanation import on_cpu, task_level, with_ids
 from nseg.graphs.separate import separate_graphs
+from nseg.names import NO_NAMES, Names, resolve_names
 from nseg.pattern.predictions import ExplainedPrediction
-from nseg.pattern.vocabulary import Vocabulary, names_of
+from nseg.pattern.vocabulary import Vocabulary
 from nseg.runs.stored import attach
-
-Names = Sequence[str] | None
 
 
 class PredictionReader:
@@ -27,31 +27,32 @@ class PredictionReader:
 
     Args:
         data: a dataset, one graph, or several graphs, as they were explained.
-        node_names, feature_names, class_names, bonds: what labels are called; by default as in the dataset.
+        kind_names, bonds: what kinds of nodes are called, and the order of kinds of bonds; by default as in the dataset.
+        **names: ``feature_names``, ``class_names`` and ``units``; by default as the explanations or the data say.
     """
 
     def __init__(
         self,
         data: Any,
         *,
-        node_names: Names = None,
-        feature_names: Names = None,
-        class_names: Names = None,
+        kind_names: Sequence[str] | None = None,
         bonds: Sequence[float] | None = None,
+        **names: Any,
     ) -> None:
         self.dataset = data if isinstance(data, Benchmark) else None
         self.graphs = _graphs(data)
         usual = self.dataset or Benchmark("", "", [], 0, torch.zeros(0))
         x = [one.x for one in ([self.graphs] if isinstance(self.graphs, Data) else self.graphs)]
+        if kind_names is not None and (isinstance(kind_names, str) or not all(isinstance(one, str) for one in kind_names)):
+            raise InputError(f"kind_names must be a list of names (got {kind_names!r}). Try kind_names=['a', 'b'].")
         if not x:
             raise InputError("data must be what was explained (got no graph). Pass the graphs that explain_many was given.")
         if len({one.shape[1:] for one in x}) > 1:
             raise InputError("All graphs of data must have features of one shape (got several). Give one dataset.")
         self.vocabulary = Vocabulary(
             torch.cat(x).cpu(),
-            names_of(node_names, usual.node_names, "node_names"),
-            names_of(feature_names, usual.node_names, "feature_names"),
-            names_of(class_names, usual.class_names, "class_names"),
+            tuple(usual.node_names if kind_names is None else kind_names),
+            (resolve_names(self.graphs, **names) if self.dataset is None else self.dataset.names(**names)).graph(),
             tuple(usual.bonds if bonds is None else bonds),
         )
 
@@ -75,8 +76,15 @@ class PredictionReader:
             )
         if masks == {(True, True)}:
             raise InputError("explanations must have an edge mask or a node mask (got neither). Explain edges or nodes.")
+        self._name_by(good[0].get("names") or NO_NAMES)
         directed = not all(is_undirected(graph.edge_index) for graph in self._explained_graphs(good))
         return [self._prediction(one, directed) for one in good]
+
+    def _name_by(self, known: Names) -> None:
+        """Use the names of the explanations for what has no name."""
+        own = self.vocabulary.names
+        chosen = {part: getattr(own, part) or getattr(known, part) for part in ("features", "classes", "units")}
+        self.vocabulary = replace(self.vocabulary, names=replace(own, **chosen))
 
     def _level(self, one: Explanation) -> str:
         known = getattr(one, "_model_config", None) is not None

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 
-from nseg.pattern.typed_graph import ANY, NO_HOPS, Condition, NodeLabel, TypedGraph
+from nseg.pattern.typed_graph import ANY, NO_HOPS, NodeLabel, TypedGraph
 from nseg.pattern.vocabulary import ATOMIC_NUMBERS, Vocabulary
 from nseg.wording import plural
 
@@ -34,8 +34,8 @@ def part_text(graph: TypedGraph, vocabulary: Vocabulary) -> str:
 def _node_text(label: NodeLabel, vocabulary: Vocabulary) -> str:
     """One node: its conditions or its kind, and where it is."""
     if label.target is None:  # features of all nodes
-        return ", ".join(f"{vocabulary.feature_name(one.feature)} (of all nodes)" for one in sorted(label.conditions))
-    asked = [condition_text(one, vocabulary) for one in sorted(label.conditions)]
+        return ", ".join(f"{vocabulary.names.feature(one.feature)} (of all nodes)" for one in sorted(label.conditions))
+    asked = [vocabulary.condition_text(one) for one in sorted(label.conditions)]
     asked = ([label.kind] if label.kind != ANY else []) + asked
     return f"{' and '.join(asked) or 'a node'} {_place(label)}".strip()
 
@@ -46,11 +46,6 @@ def _place(label: NodeLabel) -> str:
     if label.hops == NO_HOPS:
         return "at a node" if label.conditions else ""
     return "at a neighbour" if label.hops == 1 else f"{plural(label.hops, 'step')} away"
-
-
-def condition_text(condition: Condition, vocabulary: Vocabulary) -> str:
-    """A condition as text, such as ``device_new = 1``."""
-    return f"{vocabulary.feature_name(condition.feature)} {condition.relation} {condition.value:.4g}"
 
 
 # --- structure -----------------------------------------------------------------------------------------------------------
@@ -70,7 +65,7 @@ def structure_text(graph: TypedGraph, vocabulary: Vocabulary) -> str:
         if hops:
             text += f" {' and '.join(map(str, hops))} {'step' if hops == [1] else 'steps'} from the target"
     rules = [
-        f"{condition_text(one, vocabulary)}{' at the target' if node.target else ''}"
+        f"{vocabulary.condition_text(one)}{' at the target' if node.target else ''}"
         for node in graph.nodes
         for one in sorted(node.conditions)
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nseg.errors import InputError
+from nseg.names import NO_NAMES, Names, number_text
 from nseg.pattern.typed_graph import ANY, Condition
 
 FEW_VALUES = 5
@@ -30,15 +29,14 @@ class Vocabulary:
 
     Args:
         x: features of all nodes of the data, [n, F].
-        node_names: names of the kinds of nodes, by one-hot feature or by number in ``node_type``.
-        feature_names, class_names: names of features and classes.
+        kind_names: names of the kinds of nodes, by one-hot feature or by number in ``node_type``.
+        names: names of features and classes, and units.
         bonds: for molecules, the bond order of each kind of edge.
     """
 
     x: Tensor
-    node_names: tuple[str, ...] = ()
-    feature_names: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
+    kind_names: tuple[str, ...] = ()
+    names: Names = NO_NAMES
     bonds: tuple[float, ...] = ()
 
     @cached_property
@@ -53,7 +51,7 @@ class Vocabulary:
     @property
     def molecule(self) -> bool:
         """Whether nodes are atoms and edges are bonds."""
-        return bool(self.bonds) and self.one_hot and bool(self.node_names) and set(self.node_names) <= ATOMIC_NUMBERS.keys()
+        return bool(self.bonds) and self.one_hot and bool(self.kind_names) and set(self.kind_names) <= ATOMIC_NUMBERS.keys()
 
     # --- labels ----------------------------------------------------------------------------------------------------------
 
@@ -66,7 +64,7 @@ class Vocabulary:
         return [ANY] * x.size(0)
 
     def _kind(self, number: int) -> str:
-        return str(self.node_names[number]) if number < len(self.node_names) else f"type {number}"
+        return str(self.kind_names[number]) if number < len(self.kind_names) else f"type {number}"
 
     def edge_labels(self, attributes: Tensor | None, edge_type: Tensor | None) -> list[str] | None:
         """Label of each edge: its bond order, its type, or its one-hot attribute; None without any."""
@@ -92,15 +90,11 @@ class Vocabulary:
             return Condition(feature, "=", value)
         return Condition(feature, ">" if value > median else "<=", median)
 
-    # --- words -----------------------------------------------------------------------------------------------------------
-
-    def feature_name(self, number: int) -> str:
-        """Name of a feature."""
-        return str(self.feature_names[number]) if number < len(self.feature_names) else f"feature {number}"
-
-    def class_name(self, number: int) -> str:
-        """Name of a class, ``"class 3"`` if it has none."""
-        return str(self.class_names[number]) if 0 <= number < len(self.class_names) else f"class {number}"
+    def condition_text(self, condition: Condition) -> str:
+        """A condition as text, such as ``amount > 12.5 EUR``."""
+        unit = self.names.unit(condition.feature)
+        number = f"{number_text(condition.value)}{f' {unit}' if unit else ''}"
+        return f"{self.names.feature(condition.feature)} {condition.relation} {number}"
 
 
 def meets(condition: Condition, x: Tensor) -> Tensor:
@@ -113,15 +107,6 @@ def meets(condition: Condition, x: Tensor) -> Tensor:
         "<=": column <= condition.value,
     }[condition.relation]
     return found
-
-
-def names_of(given: Sequence[str] | None, usual: Sequence[str], argument: str) -> tuple[str, ...]:
-    """Names from the caller or, without these, from the dataset."""
-    if given is None:
-        return tuple(usual)
-    if isinstance(given, str) or not all(isinstance(one, str) for one in given):
-        raise InputError(f"{argument} must be a list of names (got {given!r}). Try {argument}=['a', 'b'].")
-    return tuple(given)
 
 
 def number_per_entry(value: Any, size: int) -> Tensor | None:
