@@ -496,3 +496,67 @@ def test_a_run_without_its_origin_gets_a_sentence(tmp_path) -> None:
     (tmp_path / "summary.json").write_text("[1]")
     with pytest.raises(InputError, match="must say what was explained"):
         read_origin(tmp_path)
+
+
+# --- every kind of mask and output ---------------------------------------------------------------------------------------
+
+
+MASKS = [(e, n) for e in (None, "object") for n in (None, "object", "attributes", "common_attributes") if e or n]
+
+
+@pytest.mark.parametrize(("edges", "nodes"), MASKS)
+def test_every_kind_of_mask_is_read_and_tested(edges: str | None, nodes: str | None) -> None:
+    data = Data(x=torch.rand(24, 3, generator=torch.Generator().manual_seed(0)), edge_index=undirected(LADDER))
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    model, kinds = NeighbourRule(), {"edge_mask_type": edges, "node_mask_type": nodes, "model_config": config}
+    explainer = Explainer(model, NSEG(steps=20, seed=0), explanation_type="model", **kinds)
+    found = nseg.patterns(explain_many(explainer, data), data, explainer=explainer, elsewhere_price=0.0, size_price=0.0)
+    assert len(found)
+    for one in found:
+        assert one.text
+        assert 0 < one.explained <= one.predictions
+        assert one.necessity is None or 0 <= one.necessity.low <= one.necessity.share <= one.necessity.high <= 1
+    again = nseg.patterns(explain_many(explainer, data), data, explainer=explainer, elsewhere_price=0.0, size_price=0.0)
+    assert again.records() == found.records()
+
+
+LADDER = [(n, n + 2) for n in range(22)] + [(n, n + 1) for n in range(0, 24, 2)]
+
+
+class LinkScore(MessagePassing):
+    """Class 1 if the ends of a link have many neighbours with feature 1."""
+
+    def __init__(self) -> None:
+        super().__init__(aggr="add")
+        self.weight = nn.Parameter(torch.tensor(10.0))
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
+        near = self.propagate(edge_index, x=x)[:, 1]
+        score = near[edge_label_index[0]] * near[edge_label_index[1]]
+        return torch.stack([self.weight * 0.5 + 0 * score, self.weight * score], 1)
+
+
+def test_patterns_of_links_are_found_and_taken_out_but_not_put_in() -> None:
+    data = Data(x=(torch.arange(72) % 5 == 0).float().view(24, 3), edge_index=undirected(LADDER))
+    pairs = torch.tensor([[n, (n + 3) % 24] for n in range(24)]).T
+    config = {"mode": "multiclass_classification", "task_level": "edge", "return_type": "raw"}
+    kinds = {"edge_mask_type": "object", "model_config": config}
+    explainer = Explainer(LinkScore(), NSEG(steps=20, seed=0), explanation_type="model", **kinds)
+    explanations = explain_many(explainer, data, edge_label_index=pairs)
+    found = nseg.patterns(explanations, data, explainer=explainer, elsewhere_price=0.0)
+    with_link = [one for one in found if one.target == 1]
+    assert with_link
+    assert all(one.sufficiency is None for one in found)
+    assert sum(one.necessity.changed for one in with_link if one.necessity is not None) > 0
+
+
+def test_directed_graphs_have_directed_patterns() -> None:
+    data, explanations = [], []
+    for n in range(8):
+        ends = torch.tensor([[0, 1], [1, 2]] if n % 2 else [[1, 0], [1, 2]]).T
+        data.append(Data(x=torch.eye(3)[[0, 1, 2]], edge_index=ends, y=torch.tensor([n % 2])))
+        one = explained(data[-1], n, [(0, 1)], n % 2)
+        explanations.append(one)
+    found = nseg.patterns(explanations, data, held_out=0, **NAMES)
+    assert [one.text for one in found] == ["C <- N", "C -> N"]
+    assert [one.elsewhere for one in found] == [0, 0]
