@@ -19,7 +19,7 @@ from nseg.models import nets
 from nseg.runs.layout import SHARD
 
 HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "matplotlib")
-COMMANDS = ("demo", "explain", "patterns", "bench", "report", "train", "list")
+COMMANDS = ("demo", "explain", "patterns", "studio", "bench", "report", "train", "list")
 LAZY = (nseg, backends, datasets, metrics, models, pattern, runs, study)
 
 
@@ -77,6 +77,8 @@ def test_help_version_and_list_import_nothing_heavy(words: tuple[str, ...]) -> N
         ("bench smok", "nseg: A study must be one of accuracy-gcn"),
         ("bench smoke --networks our", "nseg: networks must be one of ours, authors (got 'our')."),
         ("report no-such-folder", "nseg: RUN must be a run folder of nseg bench (got no-such-folder"),
+        ("studio ba-shape", "nseg: There is no dataset of that name (got 'ba-shape')."),
+        ("studio", "nseg: Name what to explain"),
         ("patterns no-such-folder", "nseg: RUN must be a folder of nseg explain --out (got no-such-folder"),
         ("patterns . --format pdf", "nseg: --format must be table, csv or json (got 'pdf')."),
         ("report . --format pdf", "nseg: --format must be table, markdown, csv, latex or none (got 'pdf')."),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from nseg.explain.many import explain_many
     from nseg.explain.nseg import NSEG
     from nseg.graphs.large import LargeGraph
+    from nseg.live.launch import studio
     from nseg.metrics.certificate import Certificate
     from nseg.metrics.certification import certify
     from nseg.pattern.collection import Patterns
@@ -73,6 +74,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
             "nseg.explain.many": ["explain_many"],
             "nseg.explain.nseg": ["NSEG"],
             "nseg.graphs.large": ["LargeGraph"],
+            "nseg.live.launch": ["studio"],
             "nseg.metrics.certificate": ["Certificate"],
             "nseg.metrics.certification": ["certify"],
             "nseg.pattern.collection": ["Patterns"],
@@ -120,5 +122,6 @@ __all__ = [
     "report",
     "reports",
     "runs",
+    "studio",
     "study",
 ]

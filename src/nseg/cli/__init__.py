@@ -2,7 +2,7 @@
 
 Entry point: :func:`run`. May import every other package; nothing imports it.
 
-- ``demo``, ``explain``, ``patterns``, ``train``, ``bench``, ``report``, ``list``: the commands.
+- ``demo``, ``explain``, ``patterns``, ``studio``, ``train``, ``bench``, ``report``, ``list``: the commands.
 - ``options``: options that commands share, and checks of their values.
 - ``console``: output to the terminal.
 - ``subject``, ``own``, ``results``: what ``explain`` computes.
@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from nseg.cli import bench, demo, explain, list, patterns, report, train
+from nseg.cli import bench, demo, explain, list, patterns, report, studio, train
 from nseg.errors import NsegError
 from nseg.version import __version__
 
@@ -28,7 +28,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, explain.explain, patterns.patterns, bench.bench, report.report, train.train, list.list_):
+for command in (
+    demo.demo,
+    explain.explain,
+    patterns.patterns,
+    studio.studio,
+    bench.bench,
+    report.report,
+    train.train,
+    list.list_,
+):
     app.command(command.__name__.strip("_"))(command)
 
 

@@ -1,4 +1,4 @@
-// Builds ../bundle/page.js and ../bundle/page.css; with --tests, builds the tests for node instead.
+// Builds ../bundle/page.js, studio.js and page.css; with --tests, builds the tests for node instead.
 //
 // The header of each file holds the SHA-256 of the sources and of the file's body, so that a stale or edited bundle is
 // detected without npm (tests/test_report.py).
@@ -45,6 +45,7 @@ async function page() {
   mkdirSync(out, { recursive: true });
   for (const [entry, name, notice] of [
     ["src/main.ts", "page.js", `\n\nIt contains Cytoscape.js under this licence:\n\n${licence}\n`],
+    ["src/studio.ts", "studio.js", ""],
     ["src/page.css", "page.css", ""],
   ]) {
     const body = await bundled(entry);
