@@ -17,7 +17,17 @@ from torch_geometric.explain.config import ModelConfig
 from torch_geometric.nn import MessagePassing, global_add_pool
 
 import nseg
-from nseg import NSEG, Explainer, InputError, PatternSettings, SettingsError, datasets, explain_many, models
+from nseg import (
+    NSEG,
+    Explainer,
+    InputError,
+    PatternSettings,
+    SettingsError,
+    UnsupportedError,
+    datasets,
+    explain_many,
+    models,
+)
 from nseg.explanation import Explanation
 from nseg.metrics.intervals import mean_interval
 from nseg.names import Names
@@ -441,6 +451,9 @@ def test_bad_input_gets_a_sentence() -> None:
     ]:
         with pytest.raises(InputError, match=message):
             nseg.patterns(given_, on)
+    node_level._model_config = ModelConfig("regression", "graph")
+    with pytest.raises(UnsupportedError, match="Patterns are of predicted classes"):
+        nseg.patterns([node_level], data)
     with pytest.raises(SettingsError, match="held_out must be"):
         nseg.patterns(explanations, data, held_out=1)
     with pytest.raises(SettingsError, match="must be among"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -10,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,7 +26,7 @@ from nseg.live.edits import GraphEdits, changed_inputs
 from nseg.live.launch import Studio, make_studio
 from nseg.live.questions import GraphQuestions, kept_pairs
 
-pytest.importorskip("uvicorn", reason="the extra 'studio' is not installed")
+server = pytest.importorskip("nseg.live.server", reason="the extra 'studio' is not installed", exc_type=ImportError)
 CHROMIUM = shutil.which("chromium")
 
 
@@ -253,6 +255,19 @@ def test_a_studio_that_was_stopped_starts_again_at_the_same_address() -> None:
         assert ask(second.address, "predict", body) == before
     finally:
         second.stop()
+
+
+def test_the_page_is_built_from_its_sources_parses_no_markup_and_asks_only_its_server() -> None:
+    web, bundle = Path(server.BUNDLE.parent / "web"), server.BUNDLE / "studio.js"
+    code = [f"{folder}/{path.name}" for folder in ("src", "studio") for path in (web / folder).iterdir()]
+    digest = hashlib.sha256()
+    for name in sorted([*code, "build.mjs", "package-lock.json"]):
+        digest.update(name.encode() + b"\0" + (web / name).read_bytes() + b"\0")
+    assert f"sources {digest.hexdigest()}\n" in bundle.read_text(), "run: make page"
+    text = (web / "studio" / "studio.ts").read_text()
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|eval\(", text)
+    assert re.findall(r"fetch\((.*?),", text) == ["name"]
+    assert set(re.findall(r'ask<.*>\("(\w+)"', text)) == {"view", "predict", "explain", "change"}
 
 
 # --- the page ------------------------------------------------------------------------------------------------------------

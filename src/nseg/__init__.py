@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnsupportedError,
     )
+    from nseg.events import Above, Below, Custom, Label, Not, Rather, Within
+    from nseg.explain.change import Counterfactual
+    from nseg.explain.counterfactuals import counterfactual
     from nseg.explain.explainer import Explainer
     from nseg.explain.many import explain_many
     from nseg.explain.nseg import NSEG
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from nseg.pattern.finding import patterns
     from nseg.pattern.settings import PatternSettings
     from nseg.reports import report
+    from nseg.runs.exports import ExplanationList
     from nseg.runs.stored import Explanations, read
     from nseg.search.complement import Bernoulli
     from nseg.search.settings import Settings
@@ -70,6 +74,9 @@ else:  # hidden from type checkers, which would otherwise accept any name
                 "UnknownNameError",
                 "UnsupportedError",
             ],
+            "nseg.events": ["Above", "Below", "Custom", "Label", "Not", "Rather", "Within"],
+            "nseg.explain.change": ["Counterfactual"],
+            "nseg.explain.counterfactuals": ["counterfactual"],
             "nseg.explain.explainer": ["Explainer"],
             "nseg.explain.many": ["explain_many"],
             "nseg.explain.nseg": ["NSEG"],
@@ -81,6 +88,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
             "nseg.pattern.finding": ["patterns"],
             "nseg.pattern.settings": ["PatternSettings"],
             "nseg.reports": ["report"],
+            "nseg.runs.exports": ["ExplanationList"],
             "nseg.runs.stored": ["Explanations", "read"],
             "nseg.search.complement": ["Bernoulli"],
             "nseg.search.settings": ["Settings"],
@@ -90,28 +98,38 @@ else:  # hidden from type checkers, which would otherwise accept any name
 
 __all__ = [
     "NSEG",
+    "Above",
     "BackendError",
+    "Below",
     "Bernoulli",
     "BudgetError",
     "Certificate",
+    "Counterfactual",
+    "Custom",
     "Explainer",
+    "ExplanationList",
     "Explanations",
     "InputError",
+    "Label",
     "LargeGraph",
     "ModelError",
+    "Not",
     "NsegError",
     "NsegWarning",
     "PatternSettings",
     "Patterns",
+    "Rather",
     "Settings",
     "SettingsError",
     "StoreError",
     "UnknownNameError",
     "UnsupportedError",
+    "Within",
     "__version__",
     "backends",
     "baselines",
     "certify",
+    "counterfactual",
     "datasets",
     "explain_many",
     "metrics",

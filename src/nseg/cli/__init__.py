@@ -2,8 +2,10 @@
 
 Entry point: :func:`run`. May import every other package; nothing imports it.
 
-- ``demo``, ``explain``, ``patterns``, ``studio``, ``train``, ``bench``, ``report``, ``list``: the commands.
+- ``demo``, ``explain``, ``counterfactual``, ``patterns``, ``studio``, ``export``, ``train``, ``bench``, ``report``,
+  ``list``: the commands.
 - ``options``: options that commands share, and checks of their values.
+- ``name_files``: names from CSV and JSON files.
 - ``console``: output to the terminal.
 - ``subject``, ``own``, ``results``: what ``explain`` computes.
 
@@ -18,7 +20,7 @@ from typing import Annotated
 
 import typer
 
-from nseg.cli import bench, demo, explain, list, patterns, report, studio, train
+from nseg.cli import bench, counterfactual, demo, explain, export, list, patterns, report, studio, train
 from nseg.errors import NsegError
 from nseg.version import __version__
 
@@ -28,16 +30,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (
-    demo.demo,
-    explain.explain,
-    patterns.patterns,
-    studio.studio,
-    bench.bench,
-    report.report,
-    train.train,
-    list.list_,
-):
+COMMANDS = (
+    *(demo.demo, explain.explain, counterfactual.counterfactual, patterns.patterns, studio.studio, export.export),
+    *(bench.bench, report.report, train.train, list.list_),
+)
+for command in COMMANDS:
     app.command(command.__name__.strip("_"))(command)
 
 

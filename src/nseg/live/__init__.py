@@ -2,7 +2,7 @@
 
 - ``edits``: changes of a graph; ``questions``: what the model says about it, why, and the smallest change.
 - ``subject``: what is shown; ``server``: the ASGI application; ``launch``: starts it.
-- The page is built from ``reports/web/src/studio.ts``.
+- The page is built from ``reports/web/studio/studio.ts``.
 
 Import from here: ``studio``, ``make_studio``, ``Studio``.
 May import: ``reports`` (the built page), ``plot``, metrics, explain, datasets, model, graphs, ``names`` and errors. The room

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain.config import ModelMode
 
 from nseg.errors import InputError
 from nseg.explain.many import explain_many
@@ -60,8 +61,8 @@ class GraphQuestions:
         self.explainer, self.data, self.output = explainer, data, output
         self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
         self.level = self.outcome.level
-        if self.level.value == "edge":
-            raise InputError("The studio shows nodes and graphs (got a model of links).")
+        if self.level.value == "edge" or explainer.model_config.mode is ModelMode.regression:
+            raise InputError("The studio shows classes of nodes and graphs (got a model of links, or a regression).")
         kwargs = {name: data[name] for name in argument_names(self.model, data)}
         self.inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.level)
         rows = self.inputs.num_nodes if self.level.value == "node" else 1
@@ -76,8 +77,8 @@ class GraphQuestions:
         return self._says(output)
 
     def _says(self, output: Tensor) -> ModelSays:
-        self.outcome.check_target(output, None)  # raises if the output is not finite
-        distribution = self.outcome.distribution(output)[0].tolist()
+        target = self.outcome.check_target(output, None)  # raises if the output is not finite
+        distribution = self.outcome.distribution(output, target)[0].tolist()
         return ModelSays(int(self.outcome.predicted(output)[0]), tuple(distribution))
 
     def explain(self, edits: GraphEdits) -> Explanation:

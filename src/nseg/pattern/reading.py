@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import Explanation
+from torch_geometric.explain.config import ModelMode
 from torch_geometric.utils import is_undirected
 
 from nseg.datasets import Benchmark
-from nseg.errors import InputError
+from nseg.errors import InputError, UnsupportedError
 from nseg.explanation import on_cpu, task_level, with_ids
 from nseg.graphs.separate import separate_graphs
 from nseg.names import NO_NAMES, Names, resolve_names
@@ -76,6 +77,11 @@ class PredictionReader:
             )
         if masks == {(True, True)}:
             raise InputError("explanations must have an edge mask or a node mask (got neither). Explain edges or nodes.")
+        events = {one.get("outcome") for one in good} - {None}
+        modes = {config.mode for one in good if (config := getattr(one, "_model_config", None)) is not None}
+        if events or ModelMode.regression in modes:
+            got = ", ".join(sorted(map(repr, events))) or "a regression"
+            raise UnsupportedError(f"Patterns are of predicted classes (got explanations of another outcome: {got}).")
         self._name_by(good[0].get("names") or NO_NAMES)
         directed = not all(is_undirected(graph.edge_index) for graph in self._explained_graphs(good))
         return [self._prediction(one, directed) for one in good]

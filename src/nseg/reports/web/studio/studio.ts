@@ -1,8 +1,8 @@
 /** The studio: click edges and nodes off and on, add edges, and see at once what the model says. */
 
-import { h, replaceContent, svg, type Child } from "./dom";
-import { onTheme, start as startTheme, theme, toggle } from "./theme";
-import { atLeast, number } from "./words";
+import { h, replaceContent, svg, type Child } from "../src/dom";
+import { onTheme, start as startTheme, theme, toggle } from "../src/theme";
+import { atLeast, number } from "../src/words";
 
 interface Edits {
   removed: [number, number][];
