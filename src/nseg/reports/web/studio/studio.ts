@@ -168,7 +168,7 @@ function draw(): void {
   if (view === null) return;
   const focused = document.activeElement?.getAttribute("aria-label");
   const at = (value: number): number => MARGIN + value * (SIZE - 2 * MARGIN);
-  const place = new Map(view.nodes.map(([id, x, y, name]) => [id, { x: at(x), y: at(y), name }]));
+  const place = new Map(view.nodes.map(([id, x, y, name]) => [id, { x: at(x), y: at(y), name, label: name === String(id) ? name : `${name} ${id}` }]));
   const now = edits();
   const shapes: SVGElement[] = [];
   for (const pair of [...view.edges, ...now.added]) {
@@ -177,12 +177,12 @@ function draw(): void {
     const on = !now.removed.some((one) => same(one, pair));
     const line = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
     const names = ["edge", on ? "on" : "off", kept.some((one) => same(one, pair)) ? "kept" : ""].join(" ");
-    shapes.push(control(`edge ${a.name} - ${b.name}`, on, () => toggleEdge(pair), svg("line", { ...line, class: "touch" }), svg("line", { ...line, class: names })));
+    shapes.push(control(`edge ${a.label} - ${b.label}`, on, () => toggleEdge(pair), svg("line", { ...line, class: "touch" }), svg("line", { ...line, class: names })));
   }
-  for (const [id, { x, y, name }] of place) {
+  for (const [id, { x, y, name, label }] of place) {
     const on = !now.hidden.includes(id);
     const names = ["node", on ? "on" : "off", id === view.target ? "target" : "", id === adding ? "chosen" : ""].join(" ");
-    shapes.push(control(`node ${name}`, on, () => toggleNode(id), svg("circle", { cx: x, cy: y, r: 11, class: names }), svg("text", { x, y: y + 4, "text-anchor": "middle" }, name)));
+    shapes.push(control(`node ${label}`, on, () => toggleNode(id), svg("circle", { cx: x, cy: y, r: 11, class: names }), svg("text", { x, y: y + 4, "text-anchor": "middle" }, name)));
   }
   canvas.replaceChildren(...shapes);
   [...canvas.querySelectorAll<SVGElement>("g")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
