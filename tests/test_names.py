@@ -27,6 +27,8 @@ class Payments(torch.nn.Module):
         with torch.random.fork_rng():
             torch.manual_seed(0)
             self.first, self.second = GCNConv(2, 4), GCNConv(4, 2)
+        with torch.no_grad():
+            self.second.lin.weight *= 8  # sure of itself, so that explanations keep something
         self.pooled = pooled
 
     def forward(self, x: torch.Tensor, edge_index: torch.Tensor, batch: torch.Tensor | None = None) -> torch.Tensor:

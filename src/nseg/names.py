@@ -76,7 +76,7 @@ class Names:
         return f"{self.feature(feature)} = {number_text(value)}{f' {unit}' if unit else ''}"
 
     def unit(self, feature: int) -> str:
-        """Unit of a feature, ``""`` if it has none."""
+        """Unit of a feature; ``""`` if it has none."""
         return _get(self.units, feature)
 
     def class_name(self, number: int) -> str:

@@ -147,6 +147,9 @@ def kept_parts(explanation: Explanation, reached: Tensor | None = None, level: s
         reached: edges over which a message can reach the output, [E], if the explanation does not know them.
         level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output, if the explanation does not know.
     """
+    stored: tuple[PartSize, ...] | None = getattr(explanation, "_size", None)
+    if stored is not None and explanation.get("edge_index") is None:  # without a graph, nothing can be counted again
+        return stored
     found = []
     edge_mask = hard_mask(explanation, "edge_mask")
     if edge_mask is not None:

@@ -21,6 +21,7 @@ from nseg.explain.progress import ShardProgress, progress_bar
 from nseg.graphs.large import LargeGraph
 from nseg.model.causal import CausalModel
 from nseg.names import NamedData, resolve_names
+from nseg.runs.exports import ExplanationList
 from nseg.runs.folder import RunFolder, open_run
 from nseg.runs.layout import SHARD, in_target_order
 from nseg.runs.parquet import encode
@@ -48,7 +49,7 @@ def explain_many(
     edge_names: Any = None,
     units: Any = None,
     **kwargs: Any,
-) -> list[Explanation]: ...
+) -> ExplanationList: ...
 
 
 @overload
@@ -95,7 +96,7 @@ def explain_many(
     edge_names: Any = None,
     units: Any = None,
     **kwargs: Any,
-) -> list[Explanation] | Explanations:
+) -> ExplanationList | Explanations:
     """Explain many predictions in one optimisation; each answer equals the one the instance gets alone.
 
     On a CPU the answers are equal bit for bit, whatever the backend and the number of workers.
@@ -123,7 +124,7 @@ def explain_many(
         An ``Explanation`` per instance on its computation graph: the smallest graph on which the model alone gives the
         whole graph's output. ``edge_id`` and ``node_id`` point into the caller's graph, ``output_id`` names the output,
         ``reached`` marks the edges over which messages can reach it (the others are there for normalisation only).
-        With ``out``, the stored explanations, which are read on demand and have no graphs.
+        With ``out``, the stored explanations, read on demand, without graphs. Both have ``to_frame``, ``to_csv``, ...
     """
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     shards = job.shards(index, shard)
@@ -139,10 +140,10 @@ def explain_many(
 
 def _explain_in_memory(
     backend: Backend, job: ExplainJob, shards: list[Shard], meter: ShardProgress, names: NamedData
-) -> list[Explanation]:
+) -> ExplanationList:
     explanations = _explain_all(backend, job, shards, meter)
     _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), job.notes)
-    return [with_names(one, names) for one in explanations]
+    return ExplanationList(with_names(one, names) for one in explanations)
 
 
 def _explain_to_folder(

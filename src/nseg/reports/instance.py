@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from nseg.events import HAPPENS
 from nseg.plot.draw import atom_text
 from nseg.plot.scene import Edge, Node, Scene
 from nseg.reports.answer import MethodAnswer
@@ -49,8 +50,8 @@ class ExplainedInstance:
         first = next(method for method in methods if output_id in method.position_of)
         position = first.position_of[output_id]
         self.scene: Scene = explained.scene(first.explanations[position], first.reached(position), first.node_predictions)
-        self.target = self.scene.target
-        self.label = explained.true_class(self.scene.level, output_id)
+        self.target = self.scene.target if first.event is None else HAPPENS
+        self.label = explained.true_class(self.scene.level, output_id) if first.event is None else None
         self.predicted, self.p = first.prediction(position, self.target)
         self.name = subject_name(first.explanations[position], self.scene.names, self.scene.level, self.scene.molecule)
         self.edge_id = first.explanations[position].edge_id
