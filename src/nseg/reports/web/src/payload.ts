@@ -182,8 +182,8 @@ export interface MaskEntries {
   weight: number[];
   /** Positions of the elements that the explanation keeps. */
   kept: number[];
-  /** The first stop of the slider that keeps each element. */
-  stay: number[];
+  /** The first stop of the slider that keeps each element, one digit in base 36 for each. */
+  stay: string;
 }
 
 /** Features of nodes: how many of each node are kept, and the entries of the most important ones. */
