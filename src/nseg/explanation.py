@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
+from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 
 from nseg.errors import InputError
 
@@ -64,6 +65,38 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
 
     def _repr_html_(self) -> str | None:
         return None if Explanation.renderer is None else Explanation.renderer(self)
+
+
+class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
+    """PyG's ``HeteroExplanation``: masks by type, numbers for the whole."""
+
+    def measured_by(self, measure: Callable[[PyGHeteroExplanation], Numbers]) -> HeteroExplanation:
+        """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
+        self.__dict__["_measure"] = measure
+        return self
+
+    def threshold(self, *args: Any, **kwargs: Any) -> HeteroExplanation:
+        """PyG's ``threshold``, type by type; hard masks and numbers are then those of the masks that are left."""
+        measure = self.__dict__.pop("_measure", None)
+        found: HeteroExplanation = super().threshold(*args, **kwargs)
+        if found is self:
+            return found
+        unchanged = True
+        for store in (*found.node_stores, *found.edge_stores):
+            for name in MASKS:
+                if store.get(name) is None:  # PyG sets masks that there are none of
+                    store.pop(name, None)
+                elif store.get(HARD + name) is not None:
+                    unchanged &= torch.equal(store[name] > 0, store[HARD + name])
+                    store[HARD + name] = store[name] > 0
+        found["exact"] = unchanged and bool(self.get("exact"))
+        numbers: Numbers = {} if measure is None else measure(found)
+        for name in NUMBERS:
+            found[name] = numbers.get(name)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_measure"}
 
 
 def with_ids(one: PyGExplanation) -> PyGExplanation:

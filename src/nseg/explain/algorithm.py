@@ -16,12 +16,16 @@ from nseg.errors import NsegWarning, UnsupportedError
 from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.verification import REDONE, References, find_wrong
-from nseg.explanation import Explanation
+from nseg.explain.typed import masks_to_flat, to_types
+from nseg.explanation import Explanation, HeteroExplanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
+from nseg.graphs.hetero import is_hetero
+from nseg.graphs.inputs import EDGE_KIND, ModelInputs
 from nseg.graphs.model_checks import check_model
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
+from nseg.model.hetero import adapt, sort_by_type
 from nseg.model.outcomes import outcome_of
 from nseg.model.traced_graph import TracedGraph
 from nseg.search.descent import Tick
@@ -70,7 +74,7 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         def on_graph(masks: Masks) -> Masks:
             return Masks({**masks, **parts.to_weights(Masks({k: v for k, v in masks.items() if k == EDGES}))})
 
-        common = NODES in parts and self.explainer_config.node_mask_type is MaskType.common_attributes
+        common = NODES in parts and self._common
         return BatchAnswer(
             causal.instances, on_graph(result.soft), on_graph(hard), p(result.soft), p(hard), exact, split, common
         )
@@ -82,32 +86,49 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         return MaskParts.of(instances, edges, config.node_mask_type, self.settings.undirected)
 
     def forward(
-        self, model: torch.nn.Module, x: Tensor, edge_index: Tensor, *, target: Tensor, index: Any = None, **kwargs: Any
-    ) -> Explanation:
+        self, model: torch.nn.Module, x: Any, edge_index: Any, *, target: Tensor, index: Any = None, **kwargs: Any
+    ) -> Explanation | HeteroExplanation:
         """Explain the outputs ``index`` by one common mask; called by PyG's ``Explainer``."""
         model = unwrap_compiled(model)
         check_model(model)
         with torch.inference_mode(False), torch.enable_grad(), borrow(model):
-            inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
-            graph = TracedGraph(model, outcome_of(self.model_config), inputs, *self.masks)
-            row = graph.check_rows(index)
-            cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target, row))
-            ((_, causal),) = graph.causal_models(cuts)
-            causal.require_dependence(*self.masks)
-            answer = self.answer(causal, self.parts(causal.instances))
-            for note in (graph.slow_note, graph.outcome.note(graph.output)):
-                if note is not None:
-                    warnings.warn(note, NsegWarning, stacklevel=2)
-            plain = graph.plain_model(row, cuts.target)
-            wrong, _ = find_wrong(answer, torch.zeros_like(row[:1]), References(lambda _: plain, lambda _: plain), ())
-            if wrong:
-                warnings.warn(REDONE.format(number=1), NsegWarning, stacklevel=2)
-                answer = self.answer(plain, self.parts(plain.instances))
+            if not is_hetero(x, edge_index):
+                inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
+                found, measure = self._explain(model, inputs, target, index)
+                return found.measured_by(measure)
+            adapted, graph = adapt(model, x, edge_index, kwargs, self.model_config.task_level, self.masks[1])
+            found, measure = self._explain(adapted, graph.inputs, target, index)
+        typed, common = sort_by_type(graph.schema, graph.inputs), self._common
+        return to_types(found, typed, common).measured_by(lambda one: measure(masks_to_flat(one, typed, common)))
+
+    def _explain(
+        self, model: torch.nn.Module, inputs: ModelInputs, target: Any, index: Any
+    ) -> tuple[Explanation, Remeasurement]:
+        """Explain some outputs of a graph by one common mask; also returns what measures changed masks."""
+        graph = TracedGraph(model, outcome_of(self.model_config), inputs, *self.masks)
+        row = graph.check_rows(index)
+        cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target, row))
+        ((_, causal),) = graph.causal_models(cuts)
+        causal.require_dependence(*self.masks)
+        answer = self.answer(causal, self.parts(causal.instances))
+        for note in (graph.slow_note, graph.outcome.note(graph.output)):
+            if note is not None:
+                warnings.warn(note, NsegWarning, stacklevel=3)
+        plain = graph.plain_model(row, cuts.target)
+        wrong, _ = find_wrong(answer, torch.zeros_like(row[:1]), References(lambda _: plain, lambda _: plain), ())
+        if wrong:
+            warnings.warn(REDONE.format(number=1), NsegWarning, stacklevel=3)
+            answer = self.answer(plain, self.parts(plain.instances))
         edges = torch.arange(inputs.num_edges, device=row.device)
         nodes = torch.arange(inputs.num_nodes, device=row.device)
-        found = build_explanation(answer, 0, inputs.edge_index, edges, nodes, self.settings)
-        kind = self.explainer_config.node_mask_type
-        return found.measured_by(Remeasurement((edges, nodes), [plain], answer.split, kind))
+        kinds = inputs.kwargs.get(EDGE_KIND)
+        found = build_explanation(answer, 0, inputs.edge_index, edges, nodes, self.settings, kinds)
+        return found, Remeasurement((edges, nodes), [plain], answer.split, self.explainer_config.node_mask_type)
+
+    @property
+    def _common(self) -> bool:
+        """Whether node masks are of features common to all nodes."""
+        return self.explainer_config.node_mask_type is MaskType.common_attributes
 
     @property
     def masks(self) -> tuple[bool, bool]:

@@ -100,7 +100,7 @@ class SparsePattern:
     Args:
         sender: sender of each message, [M].
         receiver: receiver of each, [M].
-        nodes: number of nodes.
+        nodes: number of receiving nodes.
     """
 
     def __init__(self, sender: Tensor, receiver: Tensor, nodes: int) -> None:
@@ -112,12 +112,11 @@ class SparsePattern:
         self.first = torch.cumsum(self.count, 0) - self.count
         self._transposed: tuple[Tensor, Tensor, Tensor] | None = None
 
-    @property
-    def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
+    def transposed(self, senders: int) -> tuple[Tensor, Tensor, Tensor]:
         """Messages in the order of their senders, the receivers in that order, and the first message of each sender."""
         if self._transposed is None:
             order = torch.argsort(self.sender, stable=True)
-            count = self.sender.bincount(minlength=self.nodes)
+            count = self.sender.bincount(minlength=senders)
             self._transposed = order, self.receiver[order], torch.cumsum(count, 0) - count
         return self._transposed
 
@@ -146,7 +145,7 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             of_values = _sampled_product(slope, features, pattern)
         if ctx.needs_input_grad[1]:
-            order, receiver, first = pattern.transposed
+            order, receiver, first = pattern.transposed(len(features))
             of_features = embedding_bag(receiver, slope, first, mode="sum", per_sample_weights=values.index_select(0, order))
         return of_values, of_features, None
 
@@ -157,7 +156,7 @@ def _sampled_product(left: Tensor, right: Tensor, pattern: SparsePattern) -> Ten
         return (left.index_select(0, pattern.receiver) * right.index_select(0, pattern.sender)).sum(1)
     end = torch.cat([pattern.first, pattern.first.new_tensor([len(pattern.sender)])])
     nothing = torch.zeros(len(pattern.sender), dtype=left.dtype, device=left.device)
-    shape = pattern.nodes, pattern.nodes
+    shape = pattern.nodes, len(right)
     where = torch.sparse_csr_tensor(end, pattern.sender, nothing, shape, check_invariants=False)
     product: Tensor = torch.sparse.sampled_addmm(where, left, right.t(), beta=0.0)
     return product.values()
