@@ -40,6 +40,34 @@ def to_types(flat: Explanation, typed: TypedEdges, common: bool) -> HeteroExplan
     return found
 
 
+def fill_graph(found: HeteroExplanation, flat: Explanation, typed: TypedEdges, starts: tuple[list[int], list[int]]) -> None:
+    """Put the graph of a flat explanation, its numbers in the caller's graph and the model's output into one by type.
+
+    Args:
+        found: the explanation by type.
+        flat: the explanation of the flat graph.
+        typed: nodes and edges of its graph by type.
+        starts: first node and first edge of each type in the caller's flat graph.
+    """
+    schema = typed.schema
+    for field in schema.fields:
+        at = typed.members(field.key)
+        found[field.key][field.argument.removesuffix("_dict")] = field.cut(flat[field.column][at])
+    for kind, nodes, start in zip(schema.node_types, typed.nodes, starts[0], strict=True):
+        found[kind].node_id = flat.node_id[nodes] - start
+        if flat.get("batch") is not None:
+            found[kind].batch = flat.batch[nodes]
+    for number, kind in enumerate(schema.edge_types):
+        found[kind].edge_index = typed.edge_index[number]
+        found[kind].edge_id = flat.edge_id[typed.edges[number]] - starts[1][number]
+    rows = slice(None) if schema.output is None else typed.members(schema.output)
+    found.prediction = None if flat.prediction is None else flat.prediction[rows]
+    found.target = flat.target if len(flat.target) == len(found.prediction or ()) else flat.target[rows]
+    found.index = flat.index if schema.output is None or flat.index is None else typed.local[flat.index]
+    if schema.pairs_name is not None:
+        found[schema.pairs_name] = typed.local[flat[schema.pairs_name]]
+
+
 def masks_to_flat(one: Any, typed: TypedEdges, common: bool) -> Explanation:
     """The masks of an explanation on the flat graph: 0 where a type has none."""
     flat, schema = Explanation(), typed.schema

@@ -261,20 +261,26 @@ def certify(
     Returns:
         A certificate for each explanation.
     """
-    evaluator = WorldEvaluator(explainer, data, explanations)
-    _check_masks(evaluator)
-    request = _check_request(law, samples, confidence, exact, seed, _shared_settings(evaluator.explanations))
-    masks = evaluator.masks("hard")
+    with torch.inference_mode(False), torch.no_grad():
+        evaluator = WorldEvaluator(explainer, data, explanations)
+        _check_masks(evaluator)
+        request = _check_request(law, samples, confidence, exact, seed, _shared_settings(evaluator.explanations))
+        found = _certificates(evaluator, request)
+    sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
+    return [replace(found[number], size=size) for number, size in enumerate(sizes)]
+
+
+def _certificates(evaluator: WorldEvaluator, request: _Request) -> dict[int, Certificate]:
+    """The certificates of all explanations, by their number."""
+    masks, kind = evaluator.masks("hard"), evaluator.explainer.node_mask_type if evaluator.nodes else None
     found: dict[int, Certificate] = {}
-    with torch.inference_mode(False), torch.no_grad(), borrow(evaluator.model):
+    with borrow(evaluator.model):
         for group in evaluator.groups:
-            nodes = explainer.node_mask_type if evaluator.nodes else None
-            parts = MaskParts.of(group.causal.instances, evaluator.edges, nodes, request.settings.undirected)
+            parts = MaskParts.of(group.causal.instances, evaluator.edges, kind, request.settings.undirected)
             kept = parts.flatten(parts.from_weights(group.pack(masks))) > 0.5
             certificates = _Certifier(group.causal, parts, kept, request).certificates()
             found.update(zip(group.numbers.tolist(), certificates, strict=True))
-    sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
-    return [replace(found[number], size=size) for number, size in enumerate(sizes)]
+    return found
 
 
 def _check_masks(evaluator: WorldEvaluator) -> None:

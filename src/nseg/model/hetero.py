@@ -13,7 +13,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 
 from nseg.errors import InputError, ModelError
 from nseg.graphs.checks import check_node_numbers
-from nseg.graphs.hetero import HeteroGraph, HeteroSchema, flatten_graph
+from nseg.graphs.hetero import HeteroGraph, HeteroSchema, TypeKey, flatten_graph
 from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.model.borrow import wrap_model_errors
 
@@ -37,6 +37,12 @@ class TypedEdges:
     edge_type: Tensor
     local: Tensor
     edge_index: list[Tensor]
+
+    def members(self, key: TypeKey) -> Tensor:
+        """Positions of the nodes of a node type, or of the edges of an edge type."""
+        if isinstance(key, str):
+            return self.nodes[self.schema.node_types.index(key)]
+        return self.edges[self.schema.edge_types.index(key)]
 
     @classmethod
     def of(cls, schema: HeteroSchema, edge_index: Tensor, node_type: Tensor, edge_type: Tensor) -> TypedEdges:
@@ -109,9 +115,7 @@ class HeteroModel(nn.Module):
         for name, key in schema.empty:
             given[name][key] = None
         for field in schema.fields:
-            node = isinstance(field.key, str)
-            at = typed.nodes[schema.node_types.index(field.key)] if node else typed.edges[schema.edge_types.index(field.key)]  # type: ignore[arg-type]
-            given[field.argument][field.key] = field.cut(_take(flat[field.column], at))
+            given[field.argument][field.key] = field.cut(_take(flat[field.column], typed.members(field.key)))
         order = {key: n for n, key in enumerate([*schema.node_types, *schema.edge_types])}
         return {name: {key: value[key] for key in sorted(value, key=order.__getitem__)} for name, value in given.items()}
 

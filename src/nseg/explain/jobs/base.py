@@ -26,7 +26,7 @@ from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs
-from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import count_saved_bytes
@@ -115,6 +115,15 @@ class ExplainJob(ABC):
     @property
     def model(self) -> torch.nn.Module:
         return unwrap_compiled(self.explainer.model)
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """What is called with a graph's tensors: the model, or an adapter around it."""
+        return self.model
+
+    def output_id(self, row: int) -> int:
+        """The caller's number of an explained row."""
+        return row
 
     @property
     def outcome(self) -> Outcome:
@@ -235,7 +244,7 @@ class ExplainJob(ABC):
             if self.strict:
                 raise
             if len(rows) == 1:
-                return [OwnExplanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
+                return [OwnExplanation(output_id=self.output_id(int(rows)), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
         half = len(rows) // 2  # one of them fails: find it by halving
         return self._explain_or_say_why(rows[:half]) + self._explain_or_say_why(rows[half:])
 
@@ -335,6 +344,14 @@ class ExplainJob(ABC):
         self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
     ) -> Explanation:
         """The explanation of one instance on its own graph, with everything that PyG puts into one."""
+        found = self._assemble(instances, b, output, answer, target)
+        found.validate_masks()
+        return found
+
+    def _assemble(
+        self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
+    ) -> OwnExplanation:
+        """The explanation of one instance on its own graph."""
         inputs, row = instances.single(b)
         edge_id = instances.edge_id[instances.members(Role.EDGE, b)]
         node_id = instances.node_id[instances.members(Role.NODE, b)]
@@ -342,7 +359,9 @@ class ExplainJob(ABC):
             found = _restrict(answer, edge_id, node_id)
         else:
             batch, position = answer
-            found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, self.algorithm.settings)
+            kinds = inputs.kwargs.get(EDGE_KIND)
+            settings = self.algorithm.settings
+            found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, settings, kinds)
         found._model_config, found._model_args = self.explainer.model_config, list(inputs.kwargs)
         found.prediction = output if not self.phenomenon else None
         found.target = self.explainer.get_target(output) if target is None else target
@@ -351,7 +370,6 @@ class ExplainJob(ABC):
         for name, value in inputs.kwargs.items():
             found[name] = value
         found.edge_id, found.node_id = edge_id, node_id
-        found.validate_masks()
         return found
 
 

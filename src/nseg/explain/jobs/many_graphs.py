@@ -80,14 +80,14 @@ class ManyGraphsJob(ExplainJob):
 
     def _references(self, graph: ModelInputs, target: Tensor) -> Iterator[CausalModel]:
         """The causal model of one graph without shortcuts."""
-        yield pack_causal_model(self.model, self.outcome, [graph], target, PLAIN)
+        yield pack_causal_model(self.network, self.outcome, [graph], target, PLAIN)
 
     def _blocks(self, rows: Tensor) -> Iterator[list[int]]:
         """Numbers of explained graphs, as many at once as fit into memory."""
         numbers, data = rows.tolist(), self.data
         first = self._inputs(data[numbers[0]], {})
         sizes = torch.tensor([(one := self._inputs(data[n], {})).num_nodes + one.num_edges for n in numbers])
-        each = bytes_per_member(self.model, first, self.outcome)
+        each = bytes_per_member(self.network, first, self.outcome)
         for block in chunks(sizes * each, self.budget, MOST_INSTANCES):
             yield [numbers[b] for b in block.tolist()]
 
@@ -95,7 +95,7 @@ class ManyGraphsJob(ExplainJob):
         inputs = [self._inputs(self.data[n], {}) for n in numbers]
         check_alike(inputs, numbers)
         given = [self._given_classes(self.data[n], n) for n in numbers]
-        outputs = [predict(self.model, one, self.outcome) for one in inputs]
+        outputs = [predict(self.network, one, self.outcome) for one in inputs]
         for n, one, output in zip(numbers, inputs, outputs, strict=True):
             check_output_rows(output, one, self.outcome)
             if one.num_graphs != 1:
@@ -112,7 +112,7 @@ class ManyGraphsJob(ExplainJob):
         self, block: _GraphBlock, strategies: Sequence[RunStrategy] = GRAPH_STRATEGIES
     ) -> Iterator[tuple[Tensor, CausalModel]]:
         return causal_models_of_graphs(
-            self.model, self.outcome, block.inputs, block.output, block.classes, *self.masks, strategies
+            self.network, self.outcome, block.inputs, block.output, block.classes, *self.masks, strategies
         )
 
     def _answer_block(
@@ -128,7 +128,7 @@ class ManyGraphsJob(ExplainJob):
 
         def pack(which: list[int], strategy: RunStrategy) -> CausalModel:
             graphs = [block.inputs[n] for n in which]
-            return pack_causal_model(self.model, self.outcome, graphs, block.classes[which], strategy)
+            return pack_causal_model(self.network, self.outcome, graphs, block.classes[which], strategy)
 
         def note(models: Iterator[tuple[Tensor, CausalModel]]) -> Iterator[tuple[Tensor, CausalModel]]:
             for which, causal in models:
