@@ -62,7 +62,7 @@ def fill_graph(found: HeteroExplanation, flat: Explanation, typed: TypedEdges, s
         found[kind].edge_id = flat.edge_id[typed.edges[number]] - starts[1][number]
     rows = slice(None) if schema.output is None else typed.members(schema.output)
     found.prediction = None if flat.prediction is None else flat.prediction[rows]
-    found.target = flat.target if len(flat.target) == len(found.prediction or ()) else flat.target[rows]
+    found.target = flat.target[rows] if len(flat.target) == len(typed.local) else flat.target  # given classes are by type
     found.index = flat.index if schema.output is None or flat.index is None else typed.local[flat.index]
     if schema.pairs_name is not None:
         found[schema.pairs_name] = typed.local[flat[schema.pairs_name]]

@@ -18,6 +18,9 @@ from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_TYPE, NODE_TYPES, Mode
 from nseg.model.borrow import wrap_model_errors
 
 
+Dictionary = dict[Any, Any]
+
+
 @dataclass(frozen=True)
 class TypedEdges:
     """Nodes and edges of a flat graph by type.
@@ -87,10 +90,15 @@ class HeteroModel(nn.Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, **flat: Any) -> Tensor:
         """The model's output; at node level one row per node of the flat graph, arbitrary for nodes of other types."""
-        schema = self.schema
-        typed = self._sort(edge_index, flat.pop(NODE_TYPE), flat.pop(EDGE_TYPE))
+        features, edges, rest = self.arguments(x, edge_index, flat)
+        output: Tensor = self.model(features, edges, **rest)
+        return output if self.schema.output is None else self._spread(output, self.typed_edges, len(x))
+
+    def arguments(self, x: Tensor, edge_index: Tensor, flat: Mapping[str, Any]) -> tuple[Dictionary, Dictionary, Dictionary]:
+        """What the model itself is called with: features and edges by type, and further arguments."""
+        schema, typed = self.schema, self._sort(edge_index, flat[NODE_TYPE], flat[EDGE_TYPE])
         given = self._dictionaries(typed, {"x": x, **flat})
-        columns = {EDGE_KIND, NODE_TYPES, *(field.column for field in schema.fields)}
+        columns = {NODE_TYPE, EDGE_TYPE, EDGE_KIND, NODE_TYPES, *(field.column for field in schema.fields)}
         rest = {name: value for name, value in flat.items() if name not in columns}
         if "batch" in rest:
             batch = rest.pop("batch")
@@ -99,8 +107,7 @@ class HeteroModel(nn.Module):
             pairs = typed.local[rest[schema.pairs_name]]
             rest[schema.pairs_name] = pairs if schema.pairs_key is None else {schema.pairs_key: pairs}
         edges = dict(zip(schema.edge_types, typed.edge_index, strict=True))
-        output: Tensor = self.model(given.pop("x"), edges, **given, **rest)
-        return output if schema.output is None else self._spread(output, typed, len(x))
+        return given.pop("x"), edges, {**given, **rest}
 
     def output_rows(self, inputs: ModelInputs, output: Tensor) -> Tensor:
         """Rows of the flat output that stand for something."""
@@ -108,10 +115,10 @@ class HeteroModel(nn.Module):
             return torch.arange(len(output), device=output.device)
         return (inputs.kwargs[NODE_TYPE] == self.schema.type_number(self.schema.output)).nonzero().flatten()
 
-    def _dictionaries(self, typed: TypedEdges, flat: Mapping[str, Any]) -> dict[str, dict[Any, Any]]:
+    def _dictionaries(self, typed: TypedEdges, flat: Mapping[str, Any]) -> dict[str, Dictionary]:
         """Dictionary arguments by name, from the columns of the flat graph."""
         schema = self.schema
-        given: dict[str, dict[Any, Any]] = {name: {} for name in ("x", *schema.arguments)}
+        given: dict[str, Dictionary] = {name: {} for name in ("x", *schema.arguments)}
         for name, key in schema.empty:
             given[name][key] = None
         for field in schema.fields:

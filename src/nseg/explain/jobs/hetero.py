@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
@@ -19,7 +20,7 @@ from nseg.explain.jobs.one_graph import OneGraphJob
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.typed import fill_graph, masks_to_flat, to_types
 from nseg.explanation import HeteroExplanation
-from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.batch import InstanceBatch, offsets
 from nseg.graphs.checks import check_index
 from nseg.graphs.hetero import HeteroGraph
 from nseg.graphs.inputs import EDGE_TYPE, NODE_TYPE, ModelInputs
@@ -32,10 +33,21 @@ from nseg.model.hetero import HeteroModel, TypedEdges, adapt, sort_by_type
 class _HeteroJob(ExplainJob):
     """What jobs of heterogeneous graphs share."""
 
-    starts: tuple[list[int], list[int]]
-    """First node and first edge of each type in the flat numbering of the graph that is being finished."""
+    @abstractmethod
+    def adapted_model(self) -> HeteroModel:
+        """The model as one of flat graphs."""
 
-    network: HeteroModel
+    @abstractmethod
+    def starts(self, typed: TypedEdges) -> tuple[list[int], list[int]]:
+        """First node and first edge of each type in the flat numbering of the caller's graph.
+
+        Args:
+            typed: nodes and edges of an explanation's graph by type.
+        """
+
+    @property
+    def network(self) -> nn.Module:
+        return self.adapted_model()
 
     def adapt(self, data: HeteroData, kwargs: Mapping[str, Any]) -> tuple[HeteroModel, HeteroGraph]:
         """The model as one of flat graphs, and one graph flattened."""
@@ -59,17 +71,27 @@ class _HeteroJob(ExplainJob):
         self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
     ) -> HeteroExplanation:
         flat = self._assemble(instances, b, output, answer, target)
-        schema = self.network.schema
+        schema = self.adapted_model().schema
         typed = TypedEdges.of(schema, flat.edge_index, flat[NODE_TYPE], flat[EDGE_TYPE])
         graph = {"x", "edge_index", "edge_id", "node_id", "prediction", "target", "index"}
         given = {name for name in flat._model_args if name.startswith(".") or name in ("batch", schema.pairs_name)}
         kept = flat.__class__(**{name: value for name, value in flat.to_dict().items() if name not in graph | given})
         found = to_types(kept, typed, self._common)
-        fill_graph(found, flat, typed, self.starts)
+        fill_graph(found, flat, typed, self.starts(typed))
         found.__dict__.update(_schema=schema, _model_config=self.explainer.model_config, _flat=(flat.edge_id, flat.node_id))
         found.__dict__["_typed"] = typed
         found.validate_masks()
         return found
+
+    def _call_once(self, inputs: ModelInputs, row: int | None, target: Tensor | None) -> PyGExplanation:
+        model = self.adapted_model()
+        x, edges, given = model.arguments(inputs.x, inputs.edge_index, inputs.kwargs)
+        index = {} if row is None else {"index": self.output_id(row)}
+        found = self.explainer(x, edges, target=target, **index, **given)
+        self.advance(1)
+        flat = masks_to_flat(found, sort_by_type(model.schema, inputs), self._common)
+        flat.x, flat.edge_index = inputs.x, inputs.edge_index
+        return flat
 
     def _measure_later(self, one: Any, answer: Answer, references: Iterator[CausalModel]) -> None:
         typed, ids = one.__dict__.pop("_typed"), one.__dict__.pop("_flat")
@@ -103,26 +125,24 @@ class HeteroGraphJob(_HeteroJob, OneGraphJob):
     def _adapted(self) -> tuple[HeteroModel, HeteroGraph]:
         return self.adapt(self.data, self.kwargs)
 
-    @property
-    def network(self) -> HeteroModel:  # type: ignore[override]
+    def adapted_model(self) -> HeteroModel:
         return self._adapted[0]
 
     @cached_property
     def inputs(self) -> ModelInputs:
         return self._adapted[1].inputs
 
-    @property
-    def starts(self) -> tuple[list[int], list[int]]:  # type: ignore[override]
+    def starts(self, typed: TypedEdges) -> tuple[list[int], list[int]]:
         return self._adapted[1].starts
 
     @property
     def _first_row(self) -> int:
         """Row of the flat output that stands for the caller's first output."""
-        output = self.network.schema.output
-        return 0 if output is None else self.starts[0][self.network.schema.type_number(output)]
+        model, graph = self._adapted
+        return 0 if model.schema.output is None else graph.starts[0][model.schema.type_number(model.schema.output)]
 
     def number_of_outputs(self) -> int:
-        schema, graph = self.network.schema, self._adapted[1]
+        schema, graph = self._adapted[0].schema, self._adapted[1]
         if schema.output is not None:
             return graph.sizes[0][schema.type_number(schema.output)]
         return super().number_of_outputs()
@@ -136,7 +156,7 @@ class HeteroGraphJob(_HeteroJob, OneGraphJob):
     def _given_classes(self, data: HeteroData, number: int | None = None) -> Tensor | None:
         if not self.phenomenon:
             return None
-        target, output = self.target, self.network.schema.output
+        target, output = self.target, self._adapted[0].schema.output
         if target is None and output is not None:
             target = data[output].get("y")
         if target is None:
@@ -144,27 +164,25 @@ class HeteroGraphJob(_HeteroJob, OneGraphJob):
             raise InputError(f"explanation_type='phenomenon' needs the class of every output. Give {where}.")
         return torch.as_tensor(target).flatten().to(self.inputs.x.device)
 
-    def _call_once(self, inputs: ModelInputs, row: int | None, target: Tensor | None) -> PyGExplanation:
-        schema, data = self.network.schema, self.data
-        given = {**_arguments_of(self.model, data), **self.kwargs}
-        index = {} if row is None else {"index": self.output_id(row)}
-        found = self.explainer(data.x_dict, data.edge_index_dict, target=target, **index, **given)
-        self.advance(1)
-        flat = masks_to_flat(found, sort_by_type(schema, inputs), self._common)
-        flat.x, flat.edge_index = inputs.x, inputs.edge_index
-        return flat
-
 
 class HeteroGraphsJob(_HeteroJob, ManyGraphsJob):
     """Many heterogeneous graphs, each explained as a whole."""
 
     @cached_property
-    def network(self) -> HeteroModel:  # type: ignore[override]
+    def _model_of_first(self) -> HeteroModel:
         return self.adapt(self.data[0], {})[0]
+
+    def adapted_model(self) -> HeteroModel:
+        return self._model_of_first
+
+    def starts(self, typed: TypedEdges) -> tuple[list[int], list[int]]:
+        # an explanation's graph is the caller's graph, in which types are blocks
+        nodes, edges = (offsets(torch.tensor([len(one) for one in some])).tolist() for some in (typed.nodes, typed.edges))
+        return nodes[:-1], edges[:-1]
 
     def _inputs(self, data: HeteroData, kwargs: dict[str, Any]) -> ModelInputs:
         graph = self.adapt(data, kwargs)[1]
-        known = self.network.schema
+        known = self.adapted_model().schema
         if graph.schema != known:
             names = [", ".join(map(str, (*one.node_types, *one.edge_types))) for one in (known, graph.schema)]
             raise InputError(
@@ -172,7 +190,6 @@ class HeteroGraphsJob(_HeteroJob, ManyGraphsJob):
                 f"(got {names[0]} in the first graph and {names[1]} in another). Add empty types where they are missing, or "
                 "explain the kinds one by one."
             )
-        self.starts = graph.starts
         return graph.inputs
 
     def _given_classes(self, data: HeteroData, number: int | None = None) -> Tensor | None:
