@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import Explanation as PyGExplanation
-from torch_geometric.explain.config import MaskType
+from torch_geometric.explain.config import MaskType, ModelTaskLevel
 
 from nseg.errors import InputError
 from nseg.explain.jobs.base import Answer, ExplainJob
@@ -28,6 +28,31 @@ from nseg.graphs.model_checks import forward_parameters
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import HeteroModel, TypedEdges, adapt, sort_by_type
+
+
+def adapt_data(
+    model: nn.Module, data: HeteroData, kwargs: Mapping[str, Any], level: ModelTaskLevel, nodes: bool
+) -> tuple[HeteroModel, HeteroGraph]:
+    """The model as one of flat graphs, and one graph flattened.
+
+    Args:
+        model: the model.
+        data: the graph.
+        kwargs: model arguments that are not in the graph.
+        level: what the model's rows stand for.
+        nodes: whether features will be masked.
+    """
+    if not isinstance(data, HeteroData):
+        raise InputError(
+            f"The graphs must be all homogeneous or all heterogeneous (got a {type(data).__name__} among HeteroData). Call "
+            "this once for each kind."
+        )
+    given = {**_arguments_of(model, data), **kwargs}
+    edges = {kind: store.edge_index for kind, store in data.edge_items() if store.get("edge_index") is not None}
+    sizes = {kind: int(store.num_nodes or 0) for kind, store in data.node_items()}
+    features = {kind: store.x for kind, store in data.node_items() if store.get("x") is not None}
+    with torch.inference_mode(False), borrow(model):
+        return adapt(model, features, edges, given, level, nodes, sizes)
 
 
 class _HeteroJob(ExplainJob):
@@ -51,17 +76,7 @@ class _HeteroJob(ExplainJob):
 
     def adapt(self, data: HeteroData, kwargs: Mapping[str, Any]) -> tuple[HeteroModel, HeteroGraph]:
         """The model as one of flat graphs, and one graph flattened."""
-        if not isinstance(data, HeteroData):
-            raise InputError(
-                f"The graphs must be all homogeneous or all heterogeneous (got a {type(data).__name__} after a HeteroData). "
-                "Call explain_many once for each kind."
-            )
-        given = {**_arguments_of(self.model, data), **kwargs}
-        edges = {kind: store.edge_index for kind, store in data.edge_items() if store.get("edge_index") is not None}
-        sizes = {kind: int(store.num_nodes or 0) for kind, store in data.node_items()}
-        features = {kind: store.x for kind, store in data.node_items() if store.get("x") is not None}
-        with torch.inference_mode(False), borrow(self.model):
-            return adapt(self.model, features, edges, given, self.outcome.level, self.masks[1], sizes)
+        return adapt_data(self.model, data, kwargs, self.outcome.level, self.masks[1])
 
     @property
     def _common(self) -> bool:
