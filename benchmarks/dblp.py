@@ -27,7 +27,20 @@ from nseg.models import HETERO_ARCHITECTURES, manifest, pretrained
 
 PAPER, CONFERENCE = ("paper", "rev_wrote", "author"), ("conference", "rev_presented_at", "paper")
 COLUMNS = (
-    *("network", "method", "authors", "accuracy", "pns", "keeps", "changes", "both", "edges", "of_edges", "paths", "on_paths"),
+    *(
+        "network",
+        "method",
+        "authors",
+        "accuracy",
+        "pns",
+        "keeps",
+        "changes",
+        "both",
+        "edges",
+        "of_edges",
+        "paths",
+        "on_paths",
+    ),
     *("ms", "note"),
 )
 
@@ -35,7 +48,8 @@ COLUMNS = (
 def kept_edges(one: Any, kind: tuple[str, str, str]) -> torch.Tensor:
     """Kept edges of one type in the explanation's own numbers, [2, k]."""
     mask = one[kind].get("hard_edge_mask")
-    return one[kind].edge_index[:, one[kind].edge_mask > 0.5 if mask is None else mask.bool()]
+    kept: torch.Tensor = one[kind].edge_index[:, one[kind].edge_mask > 0.5 if mask is None else mask.bool()]
+    return kept
 
 
 def path_shares(one: Any) -> tuple[bool, int, int]:

@@ -37,7 +37,7 @@ def train(data: HeteroData, architecture: str, features: int, classes: int) -> t
         model.train()
         output = model(data.x_dict, data.edge_index_dict)
         optimiser.zero_grad()
-        F.cross_entropy(output[author.train_mask], author.y[author.train_mask]).backward()
+        torch.autograd.backward(F.cross_entropy(output[author.train_mask], author.y[author.train_mask]))
         optimiser.step()
         right = accuracies(model, data)["val"]
         if right > best:

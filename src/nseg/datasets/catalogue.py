@@ -27,7 +27,7 @@ _FROM_FILES: dict[str, Callable[[Path | None], Benchmark]] = {
 
 
 def load(name: str, seed: int = 0, public: bool = False, root: Path | None = None) -> Benchmark:
-    """A dataset of the paper, or the heterogeneous graph dblp, by name; every call returns its own copy, which may be changed.
+    """A dataset of the paper, or the heterogeneous graph dblp, by name; every call returns a copy of its own.
 
     Args:
         name: ba-shapes, tree-cycles, tree-grid, ba-2motif, mutagenicity, msrc-21 or dblp.

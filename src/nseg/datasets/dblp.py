@@ -30,8 +30,8 @@ def dblp(root: Path | None = None) -> Benchmark:
     folder = data_folder()
     if folder is None or not (folder / FILE).is_file():
         raise InputError(
-            f"dblp must be provided as the file {FILE} in the folder NSEG_DATA (got NSEG_DATA={folder}). Put it there, or use "
-            "torch_geometric.datasets.DBLP, whose graph explain_many takes as well; the pre-trained networks need this file."
+            f"dblp must be provided as the file {FILE} in the folder NSEG_DATA (got NSEG_DATA={folder}). Put it there. "
+            "explain_many also takes the graph of torch_geometric.datasets.DBLP, but the networks that ship need this file."
         )
     with np.load(folder / FILE) as arrays:
         data = read_graph({name: torch.from_numpy(arrays[name]) for name in arrays})

@@ -15,8 +15,8 @@ from torch_geometric.explain.config import MaskType, ModelMode
 from nseg.errors import NsegWarning, UnsupportedError
 from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement
-from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explain.typed import masks_to_flat, to_types
+from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation, HeteroExplanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs

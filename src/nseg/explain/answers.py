@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.explain import Explanation as PyGExplanation
 
 from nseg.explain.measurement import numbers_of
 from nseg.explanation import Explanation
@@ -92,4 +93,14 @@ def build_explanation(
     for name, value in values.items():
         if value is not None:
             found[name] = value
+    return found
+
+
+def restrict_masks(answer: PyGExplanation, edge_id: Tensor, node_id: Tensor) -> Explanation:
+    """The masks of an explanation of the whole graph, on some of its edges and nodes."""
+    found = Explanation()
+    for name, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes)):
+        mask = answer.get(name)
+        if mask is not None:
+            found[name] = mask[ids] if mask.size(0) == size else mask
     return found

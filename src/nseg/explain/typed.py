@@ -28,15 +28,15 @@ def to_types(flat: Explanation, typed: TypedEdges, common: bool) -> HeteroExplan
             for kind, edges in zip(schema.edge_types, typed.edges, strict=True):
                 found[kind][name] = value[edges]
         elif name in PER_NODE:
-            for number, kind in enumerate(schema.maskable):
-                if kind is not None:
+            for number, field in enumerate(schema.maskable):
+                if field is not None:
                     rows = value[number : number + 1] if common else value[typed.nodes[number]]
-                    found[schema.node_types[number]][name] = rows if value.size(1) == 1 else rows[:, : kind.shape[0]]
+                    found[field.key][name] = rows if value.size(1) == 1 else rows[:, : field.shape[0]]
         else:
             found[name] = value
-    for kind, nodes in zip(schema.node_types, typed.nodes, strict=True):
-        if kind not in schema.features:
-            found[kind].num_nodes = nodes.numel()
+    for node_type, nodes in zip(schema.node_types, typed.nodes, strict=True):
+        if node_type not in schema.features:
+            found[node_type].num_nodes = nodes.numel()
     return found
 
 
@@ -53,10 +53,10 @@ def fill_graph(found: HeteroExplanation, flat: Explanation, typed: TypedEdges, s
     for field in schema.fields:
         at = typed.members(field.key)
         found[field.key][field.argument.removesuffix("_dict")] = field.cut(flat[field.column][at])
-    for kind, nodes, start in zip(schema.node_types, typed.nodes, starts[0], strict=True):
-        found[kind].node_id = flat.node_id[nodes] - start
+    for node_type, nodes, start in zip(schema.node_types, typed.nodes, starts[0], strict=True):
+        found[node_type].node_id = flat.node_id[nodes] - start
         if flat.get("batch") is not None:
-            found[kind].batch = flat.batch[nodes]
+            found[node_type].batch = flat.batch[nodes]
     for number, kind in enumerate(schema.edge_types):
         found[kind].edge_index = typed.edge_index[number]
         found[kind].edge_id = flat.edge_id[typed.edges[number]] - starts[1][number]

@@ -90,6 +90,7 @@ def find_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tenso
 
 
 def is_integer(value: Tensor) -> bool:
+    """Whether a tensor holds whole numbers."""
     return not (value.is_floating_point() or value.is_complex() or value.dtype is torch.bool)
 
 
@@ -111,6 +112,7 @@ def _is_pair_index(name: str, value: Any) -> bool:
 
 
 def check_node_numbers(name: str, ends: Tensor, nodes: int) -> None:
+    """Raise unless all numbers are those of nodes."""
     if ends.device.type != "meta" and ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < nodes:
         raise InputError(
             f"{name} must hold node numbers from 0 to {nodes - 1}, because x has {nodes} rows "
@@ -124,6 +126,7 @@ def model_device(model: nn.Module) -> torch.device:
 
 
 def check_devices(model: nn.Module, given: Mapping[str, Any]) -> None:
+    """Raise unless model and tensors are on one device and of one floating point type."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     devices = {name: value.device for name, value in tensors.items()}

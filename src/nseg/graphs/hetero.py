@@ -15,14 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.explain.config import ModelTaskLevel
 
-from nseg.errors import InputError
 from nseg.graphs.batch import offsets
-from nseg.graphs.checks import as_long, check_devices, check_finite, check_node_numbers, is_integer, leave_inference_mode
+from nseg.graphs.checks import as_long, check_devices, check_finite, check_node_numbers, leave_inference_mode
+from nseg.graphs.hetero_checks import EdgeType, check_dictionaries, check_pairs, join_batches
 from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.graphs.model_checks import check_precision, forward_parameters
 
-EdgeType = tuple[str, str, str]
 TypeKey = str | EdgeType
+
 
 @dataclass(frozen=True)
 class Field:
@@ -159,7 +159,7 @@ def flatten_graph(
         level: what the model's rows stand for.
         num_nodes: nodes of each type, where features do not say it.
     """
-    _check_dictionaries(x_dict, edge_index_dict)
+    check_dictionaries(x_dict, edge_index_dict)
     edges = {key: leave_inference_mode(as_long(value)) for key, value in edge_index_dict.items()}
     counts = _count_nodes(x_dict, edges, kwargs, num_nodes or {})
     sizes = tuple(counts.values()), tuple(value.size(1) for value in edges.values())
@@ -229,10 +229,10 @@ class _FlatArguments:
     def add(self, name: str, value: Any) -> None:
         """Add an argument."""
         if self.level is ModelTaskLevel.edge and name.startswith("edge_label_index"):
-            key, self.values[name] = _check_pairs(name, value)
+            key, self.values[name] = check_pairs(name, value)
             self.roles[name], self.pairs = Role.PAIR_INDEX, (name, key)
         elif isinstance(value, Mapping) and name == "batch_dict":
-            self.values["batch"], self.roles["batch"] = _join_batches(value, self.counts), Role.BATCH
+            self.values["batch"], self.roles["batch"] = join_batches(value, self.counts), Role.BATCH
         elif isinstance(value, Mapping) and self.packer.fits(value):
             self.names.append(name)
             self.packer.add(name, value)
@@ -315,41 +315,6 @@ def _tensors(values: Mapping[Any, Any]) -> Iterable[Tensor]:
     return (value for value in values.values() if isinstance(value, Tensor))
 
 
-def _check_dictionaries(x_dict: Any, edge_index_dict: Any) -> None:
-    if not isinstance(x_dict, Mapping) or not isinstance(edge_index_dict, Mapping):
-        kinds = type(x_dict).__name__, type(edge_index_dict).__name__
-        raise InputError(
-            f"Features and edges of a heterogeneous graph must both be dictionaries by type (got {kinds[0]} and {kinds[1]}). "
-            "Give data.x_dict and data.edge_index_dict."
-        )
-    for key, value in x_dict.items():
-        if not isinstance(key, str) or not (value is None or isinstance(value, Tensor)):
-            raise InputError(
-                f"x_dict must map names of node types to tensors (got {key!r} with {type(value).__name__}). Give data.x_dict."
-            )
-        if value is not None and (value.layout is not torch.strided or value.dim() == 0):
-            raise InputError(f"x_dict[{key!r}] must be a dense tensor with one row per node. Use to_dense() on a sparse one.")
-    for key, value in edge_index_dict.items():
-        if not (isinstance(key, tuple) and len(key) == 3 and all(isinstance(name, str) for name in key)):
-            raise InputError(
-                f"edge_index_dict must be keyed by (source, relation, target) (got {key!r}). Give data.edge_index_dict."
-            )
-        good = isinstance(value, Tensor) and value.layout is torch.strided and value.dim() == 2 and value.size(0) == 2
-        if not good or not is_integer(value):
-            raise InputError(
-                f"edge_index of {key} must be an integer tensor [2, E] (got {_describe(value)}). Convert a sparse matrix with "
-                "torch_geometric.utils.to_edge_index."
-            )
-    if not edge_index_dict and not any(value is not None for value in x_dict.values()):
-        raise InputError("A heterogeneous graph must have at least one node (got no features and no edges).")
-
-
-def _describe(value: Any) -> str:
-    if not isinstance(value, Tensor) or value.layout is not torch.strided:
-        return f"a {type(value).__name__}"
-    return f"{value.dtype} of shape {tuple(value.shape)}"
-
-
 def _count_nodes(
     x_dict: Mapping[str, Any],
     edges: Mapping[EdgeType, Tensor],
@@ -370,36 +335,3 @@ def _count_nodes(
         ends = [value[row] for kind, value in edges.items() for row, end in ((0, kind[0]), (1, kind[2])) if end == key]
         counts[key] = max((int(end.max()) + 1 for end in ends if end.numel()), default=0)
     return counts
-
-
-def _check_pairs(name: str, value: Any) -> tuple[EdgeType | None, Tensor]:
-    """Edge type (None if it is not said) and node pairs that a link model scores."""
-    key = None
-    if isinstance(value, Mapping):
-        if len(value) != 1:
-            raise InputError(
-                f"{name} must hold the pairs of one edge type (got {len(value)}). Explain one edge type at a time."
-            )
-        ((key, value),) = value.items()
-        if not (isinstance(key, tuple) and len(key) == 3):
-            raise InputError(f"{name} must be keyed by (source, relation, target) (got {key!r}).")
-    good = isinstance(value, Tensor) and value.dim() in (1, 2) and len(value) == 2 and is_integer(value) and value.numel()
-    if not good:
-        raise InputError(
-            f"{name} must be a tensor of node numbers, [2, pairs] (got {_describe(value)}). Try torch.tensor([[a], [b]])."
-        )
-    return key, leave_inference_mode(as_long(value)).reshape(2, -1)
-
-
-def _join_batches(value: Mapping[str, Any], counts: Mapping[str, int]) -> Tensor:
-    """The graph of each node of the flat graph."""
-    found = []
-    for key, number in counts.items():
-        one = value.get(key)
-        if number and (not isinstance(one, Tensor) or one.shape != (number,) or not is_integer(one)):
-            raise InputError(
-                f"batch_dict must give the graph of each of the {number} nodes of type {key!r} (got {_describe(one)}). Omit "
-                "it if there is one graph."
-            )
-        found += [] if one is None else [one.long()]
-    return torch.cat(found)

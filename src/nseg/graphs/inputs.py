@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
 NODE_TYPE, EDGE_TYPE, EDGE_KIND = ".node_type", ".edge_type", ".edge_kind"
 """Arguments of a flattened heterogeneous graph: type of each node and edge, and a number that an edge type shares with its
 reverse."""

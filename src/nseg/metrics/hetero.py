@@ -36,8 +36,8 @@ def flatten_for_metrics(
     one_graph = isinstance(data, HeteroData)
     if one_graph == (level.value == "graph"):
         raise InputError(
-            f"data must be what was explained (got {type(data).__name__} at {level.value} level). Give the same graph, or list "
-            "of graphs, as to explain_many."
+            f"data must be what was explained (got {type(data).__name__} at {level.value} level). Give the same graph, or "
+            "list of graphs, as to explain_many."
         )
     common = explainer.node_mask_type is MaskType.common_attributes
     adapted = [adapt_data(model, one, {}, level, False) for one in ([data] if one_graph else data)]
@@ -81,7 +81,9 @@ def _flatten(one: Any, graph: HeteroGraph, number: int, common: bool, explainer:
     device = inputs.x.device
     node_id = _ids(one, schema.node_types, "node_id", graph.starts[0], graph.sizes[0]).to(device)
     edge_id = _ids(one, schema.edge_types, "edge_id", graph.starts[1], graph.sizes[1]).to(device)
-    if node_id.numel() and int(node_id.max()) >= inputs.num_nodes or edge_id.numel() and int(edge_id.max()) >= inputs.num_edges:
+    if (node_id.numel() and int(node_id.max()) >= inputs.num_nodes) or (
+        edge_id.numel() and int(edge_id.max()) >= inputs.num_edges
+    ):
         raise InputError("data must be what was explained (got a graph with fewer nodes or edges). Give the same graph.")
     edge_index = torch.searchsorted(node_id, inputs.edge_index[:, edge_id])
     kept = {Role.NODE: node_id, Role.EDGE: edge_id, Role.BATCH: node_id}
@@ -102,7 +104,11 @@ def _flatten(one: Any, graph: HeteroGraph, number: int, common: bool, explainer:
     for name, value in one._global_store.items():
         if name not in ("prediction", "target", "index", *kwargs):
             flat[name] = value
-    own = torch.as_tensor(one.target).flatten() if one.get("index") is None else torch.as_tensor(one.target)[one.index].flatten()
+    own = (
+        torch.as_tensor(one.target).flatten()
+        if one.get("index") is None
+        else torch.as_tensor(one.target)[one.index].flatten()
+    )
     flat.target = own.new_zeros(len(node_id)).index_fill(0, torch.tensor([row]), int(own)) if schema.output else own
     flat.x, flat.edge_index, flat.index, flat.output_id = inputs.x[node_id], edge_index, index, number
     flat.edge_id, flat.node_id = edge_id, node_id

@@ -17,7 +17,6 @@ from nseg.graphs.hetero import HeteroGraph, HeteroSchema, TypeKey, flatten_graph
 from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.model.borrow import wrap_model_errors
 
-
 Dictionary = dict[Any, Any]
 
 
@@ -113,7 +112,8 @@ class HeteroModel(nn.Module):
         """Rows of the flat output that stand for something."""
         if self.schema.output is None:
             return torch.arange(len(output), device=output.device)
-        return (inputs.kwargs[NODE_TYPE] == self.schema.type_number(self.schema.output)).nonzero().flatten()
+        rows: Tensor = (inputs.kwargs[NODE_TYPE] == self.schema.type_number(self.schema.output)).nonzero().flatten()
+        return rows
 
     def _dictionaries(self, typed: TypedEdges, flat: Mapping[str, Any]) -> dict[str, Dictionary]:
         """Dictionary arguments by name, from the columns of the flat graph."""
@@ -245,7 +245,8 @@ def _adapt_links(model: nn.Module, graph: HeteroGraph) -> tuple[HeteroModel, Het
         for row in (0, 1):
             check_node_numbers(f"Row {row} of {name}", pairs[row], sizes[types[row]])
         return adapted(types)
-    fitting = [t for t in product(range(len(sizes)), repeat=2) if all(int(pairs[r].max()) < sizes[t[r]] for r in (0, 1))]
+    every = product(range(len(sizes)), range(len(sizes)))
+    fitting = [t for t in every if all(int(pairs[row].max()) < sizes[t[row]] for row in (0, 1))]
     if len(fitting) > 1:
         moved, order = _permute(graph)
         place = [torch.empty_like(one).scatter_(0, one, torch.arange(len(one), device=one.device)) for one in order]

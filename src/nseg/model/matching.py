@@ -121,7 +121,7 @@ def _edge_type_of(typed: TypedEdges, edge_index: Tensor, name: str) -> int | Non
     for kind, edge_type in enumerate(typed.schema.edge_types):
         if any(form in name for form in ("<" + "___".join(edge_type) + ">", "__".join(edge_type))):
             return kind
-    fitting = []
+    fitting, loops = [], []
     for kind, own in enumerate(typed.edge_index):
         source, target = typed.schema.ends[kind]
         nodes = max(typed.nodes[source].numel(), typed.nodes[target].numel(), 1)
@@ -131,13 +131,15 @@ def _edge_type_of(typed: TypedEdges, edge_index: Tensor, name: str) -> int | Non
             continue
         if bool((found >= 0).any()) or not edge_index.numel():
             fitting.append(kind)
+        elif edge_index.size(1) == typed.nodes[source].numel():  # one added self-loop per node, and no edge
+            loops.append(kind)
     if len(fitting) > 1 and edge_index.numel():
         names = " and ".join(str(typed.schema.edge_types[kind]) for kind in fitting[:2])
         raise ModelError(
             f"Layer '{name}' passes messages over edges that are those of {names}, so a mask of one of them cannot be told "
             "from the other. Pass the tensors of edge_index_dict on as they are, or use HeteroConv."
         )
-    return fitting[0] if fitting else None
+    return next(iter([*fitting, *loops]), None)
 
 
 def _match_joined(typed: TypedEdges, edge_index: Tensor) -> Tensor | None:

@@ -109,11 +109,15 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
     return output.detach(), [replace(call, after=after) for call, after in zip(calls, chain.after, strict=True)]
 
 
-def _record_call(model: nn.Module, layer: MessagePassing, name: str, args: tuple[Any, ...], inputs: ModelInputs) -> PropagateCall:
+def _record_call(
+    model: nn.Module, layer: MessagePassing, name: str, args: tuple[Any, ...], inputs: ModelInputs
+) -> PropagateCall:
     edge_index, _, kwargs = args
     receiver = 1 if layer.flow == "source_to_target" else 0
     if layer.explain is False:  # exempt: its messages stay as they are, over whatever nodes they go
-        return PropagateCall(name, torch.empty(0, dtype=torch.long), edge_index, edge_index, receiver, (), {}, weighted=False)
+        return PropagateCall(
+            name, torch.empty(0, dtype=torch.long), edge_index, edge_index, receiver, (), {}, weighted=False
+        )
     edge, ends = match_edges(model, inputs, layer, edge_index, kwargs, name)
     per_edge = tuple(k for k, v in kwargs.items() if _is_per_edge(layer, k, v, edge.numel()))
     return PropagateCall(

@@ -4,7 +4,8 @@ Here: architectures (``nets``), training with the paper's hyper-parameters (``tr
 weights (``weights``, ``pretrained/``).
 Names are imported on first use; ``catalogue`` imports no torch.
 Import from here: ``pretrained``, ``manifest``, ``read_weights``, ``train``, ``recipe``, ``Recipe``, ``Trained``, ``build``,
-``ARCHITECTURES``, ``GCN``, ``GIN``; for heterogeneous graphs ``build_hetero``, ``HETERO_ARCHITECTURES``, ``HGT``, ``HeteroSAGE``.
+``ARCHITECTURES``, ``GCN``, ``GIN``; for heterogeneous graphs ``build_hetero``, ``HETERO_ARCHITECTURES``, ``HGT`` and
+``HeteroSAGE``.
 May import: ``nseg.datasets``, ``nseg.storage`` (hashing) and ``nseg.errors``. Models know nothing about explanations.
 """
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 from torch_geometric.nn import HeteroConv, HGTConv, SAGEConv
 
@@ -52,7 +54,7 @@ class HeteroSAGE(nn.Module):
         self.output = output
         widths = [num_features] + [WIDTH] * LAYERS
         self.convs = nn.ModuleList(
-            HeteroConv({kind: SAGEConv((a, a), b) for kind in metadata[1]}) for a, b in zip(widths, widths[1:], strict=False)
+            HeteroConv({kind: SAGEConv((a, a), b) for kind in metadata[1]}) for a, b in pairwise(widths)
         )
         self.classify = nn.Linear(WIDTH, num_classes)
 

@@ -19,7 +19,7 @@ from torch_geometric.explain.config import ExplanationType
 
 from nseg.errors import BudgetError, InputError
 from nseg.explain.algorithm import BatchedAlgorithm
-from nseg.explain.answers import BatchAnswer, build_explanation
+from nseg.explain.answers import BatchAnswer, build_explanation, restrict_masks
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.verification import SAMPLE, References, find_wrong
@@ -244,7 +244,11 @@ class ExplainJob(ABC):
             if self.strict:
                 raise
             if len(rows) == 1:
-                return [OwnExplanation(output_id=self.output_id(int(rows)), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
+                return [
+                    OwnExplanation(
+                        output_id=self.output_id(int(rows)), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+                    )
+                ]
         half = len(rows) // 2  # one of them fails: find it by halving
         return self._explain_or_say_why(rows[:half]) + self._explain_or_say_why(rows[half:])
 
@@ -356,7 +360,7 @@ class ExplainJob(ABC):
         edge_id = instances.edge_id[instances.members(Role.EDGE, b)]
         node_id = instances.node_id[instances.members(Role.NODE, b)]
         if isinstance(answer, Explanation):
-            found = _restrict(answer, edge_id, node_id)
+            found = restrict_masks(answer, edge_id, node_id)
         else:
             batch, position = answer
             kinds = inputs.kwargs.get(EDGE_KIND)
@@ -371,16 +375,6 @@ class ExplainJob(ABC):
             found[name] = value
         found.edge_id, found.node_id = edge_id, node_id
         return found
-
-
-def _restrict(answer: Explanation, edge_id: Tensor, node_id: Tensor) -> OwnExplanation:
-    """The masks of an explanation of the whole graph, on some of its edges and nodes."""
-    found = OwnExplanation()
-    for name, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes)):
-        mask = answer.get(name)
-        if mask is not None:
-            found[name] = mask[ids] if mask.size(0) == size else mask
-    return found
 
 
 def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:

@@ -54,7 +54,9 @@ class OneGraphJob(ExplainJob):
                 outputs = instances.ptr[instances.outputs]
                 for b, number in enumerate(which.tolist()):
                     mine = slice(*outputs[b : b + 2].tolist())
-                    local = None if target is None else self._local_classes(target, instances, b, cuts.row[number : number + 1])
+                    local = (
+                        None if target is None else self._local_classes(target, instances, b, cuts.row[number : number + 1])
+                    )
                     one = finished[number] = self._finish(instances, b, output[mine], answers[number], local)
                     one.output_id = self.output_id(int(cuts.row[number]))
                     self._measure_later(one, answers[number], self._references(cuts, number))
