@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg.backends.base import Backend
 from nseg.backends.catalogue import open_backend
-from nseg.errors import NsegWarning
+from nseg.errors import NsegWarning, UnsupportedError
 from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
+from nseg.explain.jobs.hetero import HeteroGraphJob, HeteroGraphsJob
 from nseg.explain.progress import ShardProgress, progress_bar
 from nseg.graphs.large import LargeGraph
 from nseg.model.causal import CausalModel
@@ -28,7 +29,7 @@ from nseg.runs.stored import Explanations
 @overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -47,7 +48,7 @@ def explain_many(
 @overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -65,7 +66,7 @@ def explain_many(
 
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -87,7 +88,8 @@ def explain_many(
     Args:
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
         data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
-            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Of a
+            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Graphs may
+            be heterogeneous; explanations are then PyG's ``HeteroExplanation``. Of a
             :class:`nseg.LargeGraph` the model sees subgraphs only (node level, and pairs of nodes).
         index: nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
@@ -111,6 +113,11 @@ def explain_many(
         With ``out``, the stored explanations, which are read on demand and have no graphs.
     """
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
+    if out is not None and isinstance(job, HeteroGraphJob | HeteroGraphsJob):
+        raise UnsupportedError(
+            "Explanations of heterogeneous graphs cannot be stored in a run folder yet (got out=...). Leave out away, and "
+            "keep them with torch.save."
+        )
     shards = job.shards(index, shard)
     with progress_bar(progress) as bar, open_backend(backend, workers) as opened:
         meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))

@@ -61,9 +61,10 @@ def fill_graph(found: HeteroExplanation, flat: Explanation, typed: TypedEdges, s
         found[kind].edge_index = typed.edge_index[number]
         found[kind].edge_id = flat.edge_id[typed.edges[number]] - starts[1][number]
     rows = slice(None) if schema.output is None else typed.members(schema.output)
-    found.prediction = None if flat.prediction is None else flat.prediction[rows]
+    prediction, index = flat.get("prediction"), flat.get("index")  # None is not stored
+    found.prediction = None if prediction is None else prediction[rows]
     found.target = flat.target[rows] if len(flat.target) == len(typed.local) else flat.target  # given classes are by type
-    found.index = flat.index if schema.output is None or flat.index is None else typed.local[flat.index]
+    found.index = index if schema.output is None or index is None else typed.local[index]
     if schema.pairs_name is not None:
         found[schema.pairs_name] = typed.local[flat[schema.pairs_name]]
 
