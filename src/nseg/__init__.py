@@ -25,6 +25,9 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnsupportedError,
     )
+    from nseg.events import Above, Below, Custom, Label, Not, Rather, Within
+    from nseg.explain.change import Counterfactual
+    from nseg.explain.counterfactuals import counterfactual
     from nseg.explain.explainer import Explainer
     from nseg.explain.many import explain_many
     from nseg.explain.nseg import NSEG
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from nseg.metrics.certificate import Certificate
     from nseg.metrics.certification import certify
     from nseg.reports import report
+    from nseg.runs.exports import ExplanationList
     from nseg.runs.stored import Explanations, read
     from nseg.search.complement import Bernoulli
     from nseg.search.settings import Settings
@@ -66,6 +70,9 @@ else:  # hidden from type checkers, which would otherwise accept any name
                 "UnknownNameError",
                 "UnsupportedError",
             ],
+            "nseg.events": ["Above", "Below", "Custom", "Label", "Not", "Rather", "Within"],
+            "nseg.explain.change": ["Counterfactual"],
+            "nseg.explain.counterfactuals": ["counterfactual"],
             "nseg.explain.explainer": ["Explainer"],
             "nseg.explain.many": ["explain_many"],
             "nseg.explain.nseg": ["NSEG"],
@@ -73,6 +80,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
             "nseg.metrics.certificate": ["Certificate"],
             "nseg.metrics.certification": ["certify"],
             "nseg.reports": ["report"],
+            "nseg.runs.exports": ["ExplanationList"],
             "nseg.runs.stored": ["Explanations", "read"],
             "nseg.search.complement": ["Bernoulli"],
             "nseg.search.settings": ["Settings"],
@@ -82,26 +90,36 @@ else:  # hidden from type checkers, which would otherwise accept any name
 
 __all__ = [
     "NSEG",
+    "Above",
     "BackendError",
+    "Below",
     "Bernoulli",
     "BudgetError",
     "Certificate",
+    "Counterfactual",
+    "Custom",
     "Explainer",
+    "ExplanationList",
     "Explanations",
     "InputError",
+    "Label",
     "LargeGraph",
     "ModelError",
+    "Not",
     "NsegError",
     "NsegWarning",
+    "Rather",
     "Settings",
     "SettingsError",
     "StoreError",
     "UnknownNameError",
     "UnsupportedError",
+    "Within",
     "__version__",
     "backends",
     "baselines",
     "certify",
+    "counterfactual",
     "datasets",
     "explain_many",
     "metrics",

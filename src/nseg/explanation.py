@@ -108,7 +108,7 @@ def with_ids(one: PyGExplanation) -> PyGExplanation:
         return one
     index, device = one.get("index"), one.edge_index.device
     index = index.to(device) if isinstance(index, Tensor) else index  # PyG leaves it on the CPU
-    outputs = 1 if index is None else torch.as_tensor(one.target).numel()
+    outputs = 1 if index is None else explained_targets(one).numel()
     rows = torch.arange(outputs, device=device)[slice(None) if index is None else index].flatten()
     if rows.numel() != 1:
         raise InputError(
@@ -126,10 +126,20 @@ def with_ids(one: PyGExplanation) -> PyGExplanation:
 def copy_explanation(one: PyGExplanation) -> PyGExplanation:
     """A copy that keeps the model's configuration and arguments, which ``clone`` drops."""
     copy = one.clone()
-    for name in ("_model_args", "_model_config", "_stored_args"):
+    for name in ("_model_args", "_model_config", "_stored_args", "_kept_ends", "_kept_values", "_size"):
         if getattr(one, name, None) is not None:
             setattr(copy, name, getattr(one, name))
     return copy
+
+
+def explained_targets(one: PyGExplanation) -> Tensor:
+    """Class (or value) of each output, [R]; of the column that is asked about, if outputs have several."""
+    target, prediction, event = torch.as_tensor(one.target), one.get("prediction"), one.get("outcome")
+    several = event is not None and isinstance(prediction, Tensor) and prediction.dim() == 2
+    if several and target.numel() == prediction.numel():  # PyG flattens binary labels
+        target = target.view_as(prediction)
+    column = None if event is None else event.column
+    return target[:, column or 0] if event is not None and target.dim() == 2 else target.flatten()
 
 
 # --- what is explained ---------------------------------------------------------------------------------------------------
@@ -160,12 +170,12 @@ def target_nodes(one: PyGExplanation, level: str | None = None) -> Tensor:
         positions: Tensor = (own.cpu() == int(one.get("output_id", 0))).nonzero().flatten()
         return positions
     if level == "edge" and index is not None:
-        nodes: Tensor = torch.unique(_link_pairs(one)[:, row_numbers(index)])
+        nodes: Tensor = torch.unique(link_pairs(one)[:, row_numbers(index)])
         return nodes
     return torch.zeros(0, dtype=torch.long)
 
 
-def _link_pairs(one: PyGExplanation) -> Tensor:
+def link_pairs(one: PyGExplanation) -> Tensor:
     """Node pairs that a link model scores, [2, R]: one of the model's arguments, otherwise the edges."""
     for name in getattr(one, "_model_args", None) or ("edge_label_index",):
         pairs = one.get(name)

@@ -147,6 +147,9 @@ def kept_parts(explanation: Explanation, reached: Tensor | None = None, level: s
         reached: edges over which a message can reach the output, [E], if the explanation does not know them.
         level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output, if the explanation does not know.
     """
+    stored: tuple[PartSize, ...] | None = getattr(explanation, "_size", None)
+    if stored is not None and explanation.get("edge_index") is None:  # without a graph, nothing can be counted again
+        return stored
     found = []
     edge_mask = hard_mask(explanation, "edge_mask")
     if edge_mask is not None:
@@ -195,9 +198,9 @@ def edge_unit(explanation: Explanation, reached: Tensor | None = None) -> Unit:
         return "directed edges"
     if is_undirected(explanation):
         return "edges"
-    partner = reverse_edges(edge_index.cpu(), _num_nodes(explanation))
-    two_way = edge_index[0].cpu() != edge_index[1].cpu()
-    two_way &= partner != torch.arange(partner.numel())
+    source, end = edge_index.cpu()
+    there, back = source * _num_nodes(explanation) + end, end * _num_nodes(explanation) + source
+    two_way = (source != end) & torch.isin(there, back)
     return "directed edges" if bool((two_way & reached_edges(explanation, reached)).any()) else "edges"
 
 

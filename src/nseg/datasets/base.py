@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+
+from nseg.names import NamedData, resolve_names
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,14 @@ class Benchmark:
         level: ``"node"`` (nodes of one graph are explained) or ``"graph"`` (graphs are explained).
         graphs: the graphs; ``y`` holds the classes. At node level, ``motif`` holds the number of each node's motif, or -1;
             at graph level, ``edge_truth`` holds the ground truth where it is known.
-        num_classes: number of classes.
+        num_classes: number of classes; of a regression, 1: the number of predicted values.
         instances: numbers of the nodes or graphs that the paper explains, [B].
         k_edges: K of Recall@K for edges; None if there is no ground truth.
         k_nodes: K of Recall@K for nodes; None if there is no ground truth.
         class_names: name of each class.
         node_names: name of each feature column, if node features are one-hot.
         bonds: for molecules, the bond order of each column of the one-hot ``edge_attr``.
+        mode: kind of the model, as PyG names it; ``y`` holds values if it is ``"regression"``.
     """
 
     name: str
@@ -50,17 +54,36 @@ class Benchmark:
     class_names: tuple[str, ...] = ()
     node_names: tuple[str, ...] = field(default=())
     bonds: tuple[float, ...] = ()
+    mode: str = "multiclass_classification"
 
     @property
     def model_config(self) -> dict[str, str]:
-        """The ``model_config`` of PyG's ``Explainer`` for a classifier of this dataset."""
-        return {"mode": "multiclass_classification", "task_level": self.level, "return_type": "raw"}
+        """The ``model_config`` of PyG's ``Explainer`` for a network of this dataset."""
+        return {"mode": self.mode, "task_level": self.level, "return_type": "raw"}
 
     @property
     def num_features(self) -> int:
         """Number of features per node; the largest of all types in a heterogeneous graph."""
         number = self.graphs[0].num_features
         return max(number.values()) if isinstance(number, dict) else int(number)
+
+    def names(self, **given: Any) -> NamedData:
+        """Names of its nodes (their kinds), features and classes.
+
+        Args:
+            **given: names that replace the dataset's own, as :func:`nseg.names.resolve_names` takes them.
+        """
+        own = {
+            "class_names": self.class_names or None,
+            "feature_names": self.node_names or None,
+            "node_names": self._kinds if self.node_names else None,
+        }
+        graphs = self.graphs if self.level == "graph" else self.graphs[0]
+        return resolve_names(graphs, **(own | {name: value for name, value in given.items() if value is not None}))
+
+    def _kinds(self, graph: Data) -> list[str]:
+        """The kind of each node of a graph, such as the chemical element of an atom."""
+        return [self.node_names[kind] for kind in graph.x.argmax(-1).tolist()]
 
     def copy(self) -> Benchmark:
         """A copy that shares no tensor with this one."""

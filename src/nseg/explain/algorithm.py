@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.explain import ExplainerAlgorithm
-from torch_geometric.explain.config import MaskType, ModelMode
+from torch_geometric.explain.config import ExplanationType, MaskType
 
-from nseg.errors import NsegWarning, UnsupportedError
+from nseg.errors import NsegWarning
 from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.typed import masks_to_flat, to_types
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation, HeteroExplanation
+from nseg.graphs.baseline import FeatureBaseline, require_zero_baseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.hetero import is_hetero
 from nseg.graphs.inputs import EDGE_KIND, ModelInputs
 from nseg.graphs.model_checks import check_model
-from nseg.model.borrow import borrow, unwrap_compiled
+from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import adapt, sort_by_type
 from nseg.model.outcomes import outcome_of
@@ -76,7 +78,15 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
 
         common = NODES in parts and self._common
         return BatchAnswer(
-            causal.instances, on_graph(result.soft), on_graph(hard), p(result.soft), p(hard), exact, split, common
+            causal.instances,
+            on_graph(result.soft),
+            on_graph(hard),
+            p(result.soft),
+            p(hard),
+            exact,
+            split,
+            common,
+            causal.outcome.event,
         )
 
     def parts(self, instances: InstanceBatch) -> MaskParts:
@@ -91,11 +101,14 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         """Explain the outputs ``index`` by one common mask; called by PyG's ``Explainer``."""
         model = unwrap_compiled(model)
         check_model(model)
-        with torch.inference_mode(False), torch.enable_grad(), borrow(model):
+        with torch.inference_mode(False), torch.enable_grad(), borrow(model), one_thread():
             if not is_hetero(x, edge_index):
                 inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
+                missing = FeatureBaseline.of(self.settings.baseline, Data(x=inputs.x), self.settings.seed)
+                inputs = replace(inputs, baseline=missing.rows(inputs.x))
                 found, measure = self._explain(model, inputs, target, index)
                 return found.measured_by(measure)
+            require_zero_baseline(self.settings.baseline)
             adapted, graph = adapt(model, x, edge_index, kwargs, self.model_config.task_level, self.masks[1])
             found, measure = self._explain(adapted, graph.inputs, target, index)
         typed, common = sort_by_type(graph.schema, graph.inputs), self._common
@@ -105,9 +118,11 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         self, model: torch.nn.Module, inputs: ModelInputs, target: Any, index: Any
     ) -> tuple[Explanation, Remeasurement]:
         """Explain some outputs of a graph by one common mask; also returns what measures changed masks."""
-        graph = TracedGraph(model, outcome_of(self.model_config), inputs, *self.masks)
+        graph = TracedGraph(model, outcome_of(self.model_config, self.settings.outcome), inputs, *self.masks)
+        graph.outcome = graph.outcome.complete(graph.output)
         row = graph.check_rows(index)
-        cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target, row))
+        given = self.explainer_config.explanation_type is ExplanationType.phenomenon
+        cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target if given else None, row))
         ((_, causal),) = graph.causal_models(cuts)
         causal.require_dependence(*self.masks)
         answer = self.answer(causal, self.parts(causal.instances))
@@ -136,12 +151,8 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         return self.explainer_config.edge_mask_type is not None, self.explainer_config.node_mask_type is not None
 
     def supports(self) -> bool:
-        """Whether model and masks are supported: classification at any level, every mask type of PyG."""
-        if self.model_config.mode is ModelMode.regression:
-            raise UnsupportedError(
-                f"{type(self).__name__} explains the probability of a class, which a regression model does not have. "
-                "Use mode='binary_classification' or 'multiclass_classification', e.g. on a thresholded output."
-            )
+        """Whether model and masks are supported: every mode, level and mask type of PyG; raises if the outcome is not."""
+        outcome_of(self.model_config, self.settings.outcome)
         return True
 
     def __repr__(self) -> str:

@@ -40,6 +40,7 @@ class ModelInputs:
         pairs_name: the argument that holds the node pairs which a link model scores, if there is one.
         original_size: edges and nodes of the graph that this is a subgraph of, if it is one.
         known_roles: roles of arguments that need not be judged by name and size.
+        baseline: what masked features become, [N, F]; None for 0.
     """
 
     x: Tensor
@@ -48,6 +49,7 @@ class ModelInputs:
     pairs_name: str | None = None
     original_size: tuple[int, int] | None = None
     known_roles: Mapping[str, Role] = field(default_factory=dict)
+    baseline: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:

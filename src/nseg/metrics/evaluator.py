@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -15,7 +15,9 @@ from torch_geometric.explain import Explainer, Explanation, HeteroExplanation
 from torch_geometric.explain.config import MaskType
 
 from nseg.errors import InputError, NsegWarning
-from nseg.explanation import with_ids
+from nseg.events import Custom
+from nseg.explanation import explained_targets, with_ids
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.separate import separate_graphs
@@ -24,7 +26,7 @@ from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import call_model
-from nseg.model.outcomes import outcome_of
+from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
 from nseg.model.traced_graph import TracedGraph
 from nseg.search.noise import uniform
@@ -70,22 +72,25 @@ class EvaluatedGroup:
         chosen = [masks[number] for number in self.numbers.tolist()]
         found = Masks()
         if EDGES in self.parts:
-            found[EDGES] = torch.cat([_take(one[EDGES], at) for one, at in zip(chosen, self.edge_at, strict=True)])
+            found[EDGES] = _take([one[EDGES] for one in chosen], self.edge_at)
         if NODES in self.parts:
-            found[NODES] = torch.cat(
-                [
-                    one[NODES].expand(at.numel(), -1) if one[NODES].size(0) == 1 else _take(one[NODES], at)
-                    for one, at in zip(chosen, self.node_at, strict=True)
-                ]
-            )
+            given = [one[NODES] for one in chosen]
+            # Features of all nodes are one row, which every node takes.
+            at = [torch.zeros_like(at) if mask.size(0) == 1 else at for mask, at in zip(given, self.node_at, strict=True)]
+            found[NODES] = _take(given, at)
         return found
 
 
-def _take(values: Tensor, at: Tensor) -> Tensor:
-    """Values at some positions; 0 at position -1."""
-    if not values.numel():
-        return values.new_zeros(len(at), *values.shape[1:])
-    return values[at] * (at >= 0).to(values.dtype).view(-1, *[1] * (values.dim() - 1))
+def _take(values: Sequence[Tensor], at: Sequence[Tensor]) -> Tensor:
+    """Values at some positions of each tensor, one after another; 0 at position -1."""
+    flat, lengths = torch.cat(list(values)), [len(one) for one in at]
+    if not flat.numel():
+        return flat.new_zeros(sum(lengths), *flat.shape[1:])
+    start = torch.tensor([0, *(one.size(0) for one in values)][:-1]).cumsum(0)
+    position = torch.cat(list(at))
+    here = position >= 0
+    position = position + start.to(position.device).repeat_interleave(torch.tensor(lengths).to(position.device))
+    return flat[position.clamp(0, len(flat) - 1)] * here.to(flat.dtype).view(-1, *[1] * (flat.dim() - 1))
 
 
 def _positions(known: Tensor, asked: Tensor) -> Tensor:
@@ -124,14 +129,18 @@ class WorldEvaluator:
         if not isinstance(data, Data) or (isinstance(data, Batch) and explainer.model_config.task_level.value == "graph"):
             data = separate_graphs(data)
         self.explainer, self.explanations = explainer, [with_ids(one) for one in found]
-        self.model, self.outcome = model, outcome_of(explainer.model_config)
+        settings = found[0].get("settings") or {}
+        self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))
+        self._whole = data if isinstance(data, Data) else None
+        self.model, self.outcome = model, self._asked()
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
         with borrow(self.model), torch.no_grad():
-            self._source = self._make_source(data)
+            self.source = self._make_source(data)
             self.groups = self._trusted_groups()
             self.output = self._in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
+        self._complete_outcome()
         self.target = self._in_order([group.causal.instances.target for group in self.groups])
-        self.label = self.outcome.predicted(self.output)
+        self.label = self.outcome.predicted(self.output)  # [B]
         if (note := self.outcome.note(self.output)) is not None:
             warnings.warn(note, NsegWarning, stacklevel=3)
 
@@ -147,16 +156,42 @@ class WorldEvaluator:
         graphs = [self.inputs_of(one) for one in self.explanations]
         output = torch.cat(
             [
-                one.prediction if one.get("prediction") is not None else call_model(self.model, graph, self.outcome)
+                call_model(self.model, graph, self.outcome) if one.get("prediction") is None else self._rows(one.prediction)
                 for one, graph in zip(self.explanations, graphs, strict=True)
             ]
         )
         return ManyGraphsSource(self.model, self.outcome, graphs, output, self._classes(), self.edges, self.nodes)
 
+    def _asked(self) -> Outcome:
+        """What the explanations are of: as they say themselves, else as the explainer's method says."""
+        settings = getattr(self.explainer.algorithm, "settings", None)
+        usual = getattr(settings, "outcome", None)
+        events = {one.get("outcome") for one in self.explanations}
+        if len({repr(event) for event in events}) > 1:
+            raise InputError(
+                f"Explanations that are evaluated together must be of one outcome (got {', '.join(map(repr, events))}). "
+                "Evaluate them apart."
+            )
+        (event,) = events
+        stored = event is None or (isinstance(event, Custom) and event.probability is None)
+        return outcome_of(self.explainer.model_config, usual or event if stored else event)
+
+    def _complete_outcome(self) -> None:
+        """Explanations of other packages do not say what noise the prediction has: it is taken from these predictions."""
+        if not self.outcome.is_complete:
+            self.outcome = self.outcome.complete(self.output)
+            for group in self.groups:
+                group.causal.outcome = self.outcome
+
+    def _rows(self, prediction: Tensor) -> Tensor:
+        """The prediction on an explanation as the outcome reads it; it may already be the one column that is asked about."""
+        column = None if self.outcome.event is None else self.outcome.event.column
+        return prediction if column is not None and prediction.dim() == 1 else self.outcome.as_rows(prediction)
+
     def _trusted_groups(self) -> list[EvaluatedGroup]:
         """Explanations by causal model, with the fastest strategy that gives what the model gives without shortcuts."""
         groups: list[EvaluatedGroup] = []
-        for models in self._source.candidates():
+        for models in self.source.candidates():
             groups = [self._group(*one) for one in models]
             if all(group.causal.strategy == PLAIN for group in groups) or self._is_right(groups):
                 break
@@ -181,12 +216,12 @@ class WorldEvaluator:
             return self.outcome.agree(found, output[:, numbers])
 
         numbers = torch.arange(len(self.explanations), device=output.device)
-        doubtful = numbers[~agrees(numbers, self._source.reference(numbers))]
-        size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self._source.members, 1)))
+        doubtful = numbers[~agrees(numbers, self.source.reference(numbers))]
+        size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self.source.members, 1)))
         rng = torch.Generator().manual_seed(0)
         sample = [some[torch.randperm(len(some), generator=rng).to(some.device)][:size] for some in (numbers, doubtful)]
         chosen = torch.unique(torch.cat(sample))
-        return all(bool(agrees(one.view(1), self._source.plain(int(one)))) for one in chosen)
+        return all(bool(agrees(one.view(1), self.source.plain(int(one)))) for one in chosen)
 
     def _test_weights(self, group: EvaluatedGroup, masks: Sequence[Masks]) -> Masks:
         """Weights of the worlds that a causal model is verified in."""
@@ -213,6 +248,7 @@ class WorldEvaluator:
     def _source_on_graph(self, data: Data, names: Sequence[str]) -> ModelSource:
         kwargs = {name: self._argument(name, data) for name in names}
         inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.outcome.level)
+        inputs = replace(inputs, baseline=self._baseline.rows(inputs.x))
         graph = TracedGraph(self.model, self.outcome, inputs, self.edges, self.nodes)
         row = graph.check_rows([int(one.output_id) for one in self.explanations])
         return OneGraphSource(graph, graph.cuts(row, torch.arange(len(row), device=row.device), self._classes()))
@@ -241,13 +277,15 @@ class WorldEvaluator:
         return EvaluatedGroup(numbers, causal, MaskParts.of(here, self.edges, kind), edge_at, node_at)
 
     def _classes(self) -> Tensor:
-        found = [one.target if one.get("index") is None else one.target[one.index] for one in self.explanations]
-        return torch.cat([target.view(-1) for target in found])
+        found = [(explained_targets(one), one.get("index")) for one in self.explanations]
+        return torch.cat([(target if index is None else target[index]).view(-1) for target, index in found])
 
     def inputs_of(self, one: Explanation) -> ModelInputs:
         """The model's arguments for an explanation's own graph."""
         kwargs = {name: one[name] for name in one._model_args}
-        return check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
+        inputs = check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
+        rows = self._baseline.rows(one.x if self._whole is None else self._whole.x)
+        return replace(inputs, baseline=rows if rows is None or self._whole is None else rows[one.node_id])
 
     def _in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
         """Values of all groups in the order of the explanations."""
@@ -325,8 +363,14 @@ class WorldEvaluator:
         return (key.unsqueeze(1) + torch.arange(width, device=ids.device)).flatten()
 
     def probability(self, output: Tensor) -> Tensor:
-        """Probability of each explanation's class in outputs [..., B, C], [..., B]."""
+        """Probability of each explanation's class or event in outputs [..., B, C], [..., B]."""
         return self.outcome.probability(output, self.target)
+
+    def answers(self, output: Tensor) -> Tensor:
+        """The predicted class in outputs [..., B, C]; 1 where an event happens and 0 where not, [..., B]."""
+        if self.outcome.event is None:
+            return self.outcome.predicted(output)
+        return self.outcome.holds(output, self.target).long()
 
 
 def _mask(one: Explanation, name: str, kind: MaskKind) -> Tensor:

@@ -11,11 +11,14 @@ from typing import Any
 from torch_geometric.explain.config import MaskType
 
 from nseg import metrics
+from nseg.errors import InputError
 from nseg.metrics.fidelity import TENTHS
+from nseg.names import Names
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.method import Method
+from nseg.sentences import VERDICTS
 
 
 def payload(
@@ -33,20 +36,38 @@ def payload(
     texts = TextPool()
     output_ids = list(dict.fromkeys(output_id for method in methods for output_id in method.position_of))
     instances = [ExplainedInstance(output_id, methods, explained) for output_id in output_ids]
-    groups: tuple[str, ...] = max((instance.scene.groups for instance in instances), key=len)
+    widest = max((instance.scene for instance in instances), key=lambda scene: len(scene.groups))
+    names, width = instances[0].scene.names, _num_features(methods)
     return {
         "title": title,
         "level": instances[0].scene.level,
+        "grouping": widest.grouping,
+        "verdicts": [[key, name] for key, name in VERDICTS.items()],
         "molecules": any(instance.scene.molecule for instance in instances),
         "facts": [[str(k), str(v)] for k, v in facts.items()],
         "summary": summary,
         "methods": [_method(method) for method in methods],
-        "classes": [explained.class_name(number) for number in range(_num_classes(methods, instances))],
-        "groups": list(groups),
+        "classes": _class_names(methods, instances, names),
+        "groups": list(widest.groups),
         "instances": [instance.to_json(texts) for instance in instances],
         "names": texts.texts,
-        "feature_names": list(explained.feature_names),
+        "feature_names": [names.feature(number) for number in range(width)] if names.features else [],
+        "units": [names.unit(number) for number in range(width)] if names.units else [],
     }
+
+
+def _class_names(methods: Sequence[Method], instances: Sequence[ExplainedInstance], names: Names) -> list[str]:
+    """Names of all classes that the page mentions; of an explained event, that it does not happen and that it does."""
+    events = {repr(method.event): method.event for method in methods}
+    if len(events) > 1:
+        raise InputError(
+            f"Methods in one report must explain one outcome (got {', '.join(events)}). Give them equal ones, with the same "
+            "scale, or make a report for each."
+        )
+    (event,) = events.values()
+    if event is not None:
+        return list(event.sides)
+    return [names.class_name(number) for number in range(_num_classes(methods, instances))]
 
 
 def _num_classes(methods: Sequence[Method], instances: Sequence[ExplainedInstance]) -> int:
@@ -55,6 +76,12 @@ def _num_classes(methods: Sequence[Method], instances: Sequence[ExplainedInstanc
     for method in methods:
         used += [int(found.label.max()) for found in (method.worlds, *(method.rankings or ())) if found is not None]
     return max(used) + 1
+
+
+def _num_features(methods: Sequence[Method]) -> int:
+    """Number of features that the page may mention; 0 if no features are masked."""
+    masks = [method.explanations[0].node_mask for method in methods if method.nodes]
+    return max((mask.size(1) for mask in masks if mask.dim() == 2), default=0)
 
 
 def format_setting(value: Any) -> str:

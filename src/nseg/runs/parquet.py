@@ -2,8 +2,9 @@
 
 Columns, a row per explanation (:data:`SCHEMA`):
 
-- ``output_id``: the output of the caller's graph (node, link or graph), ``target``: its explained class,
-  ``reason``: why it could not be explained, null if it was;
+- ``output_id``: the output of the caller's graph (node, link or graph), ``target``: its explained class (a whole number), or
+  the value of a regression, ``outcome``: JSON, the explained event if it is not simply the class, ``reason``: why it could
+  not be explained, null if it was;
 - ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``,
   ``left_out``, ``seed``: as on an explanation; null where its algorithm does not provide them;
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
@@ -12,9 +13,12 @@ Columns, a row per explanation (:data:`SCHEMA`):
 - ``targets``, ``prediction``: class and model output of each output of the computation graph, the latter row by row with
   ``prediction_width`` values each (null: one number each); ``index``: positions of the explained output in them;
 - ``settings``, ``model_config``: JSON; ``arguments``: names of the model's arguments besides ``x`` and ``edge_index``;
-  ``dtypes``: JSON, types of those tensors that have others than their columns.
+  ``dtypes``: JSON, types of those tensors that have others than their columns;
+- ``kept_source``, ``kept_target``: the caller's numbers of the ends of each kept edge; ``kept_value``: value of each kept
+  feature of a node, row by row; null where no edges, or no such features, are masked. ``size``: JSON, for each mask how
+  many elements are kept, of how many, their unit, and of how many nodes. With these, an export needs no graph.
 
-Files of earlier versions lack the last three lines of columns.
+Files of earlier versions lack the last six lines of columns. Names are in ``names.json`` beside them.
 """
 
 from __future__ import annotations
@@ -32,11 +36,13 @@ import pyarrow.parquet as pq
 import torch
 import torch_geometric
 from torch import Tensor
-from torch_geometric.explain.config import ModelConfig
+from torch_geometric.explain.config import MaskType, ModelConfig
 
 from nseg.errors import StoreError
-from nseg.explanation import Explanation, with_ids
+from nseg.events import event_from
+from nseg.explanation import Explanation, explained_targets, with_ids
 from nseg.storage import files
+from nseg.wording import PartSize, hard_mask, kept_parts, node_mask_type, reached_edges
 
 NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
 TENSORS = {
@@ -57,6 +63,7 @@ SCHEMA = pa.schema(
     {
         "output_id": pa.int64(),
         "target": pa.int64(),
+        "outcome": pa.string(),
         "reason": pa.string(),
         **dict.fromkeys(NUMBERS, pa.float64()),
         "exact": pa.bool_(),
@@ -69,6 +76,9 @@ SCHEMA = pa.schema(
         "model_config": pa.string(),
         "arguments": pa.list_(pa.string()),
         "dtypes": pa.string(),
+        **dict.fromkeys(("kept_source", "kept_target"), pa.list_(pa.int64())),
+        "kept_value": pa.list_(pa.float64()),
+        "size": pa.string(),
     }
 )
 
@@ -82,6 +92,9 @@ def encode(explanations: Sequence[Explanation]) -> bytes:
     for name in ("edge_mask", "node_mask", "prediction"):  # numbers of a model in double precision keep all their digits
         if any(row[name] is not None and row[name].dtype == np.float64 for row in rows):
             schema = schema.set(schema.get_field_index(name), pa.field(name, pa.list_(pa.float64())))
+    if any(isinstance(row["target"], float) for row in rows):
+        for name, kind in (("target", pa.float64()), ("targets", pa.list_(pa.float64()))):
+            schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
     content = BytesIO()
     table = pa.table({name: [row[name] for row in rows] for name in SCHEMA.names}, schema=schema)
     pq.write_table(table, content, compression="zstd")
@@ -157,15 +170,18 @@ def read_file(path: Path) -> list[Explanation]:
 def _row(one: Explanation) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
     row |= {name: one.get(name) for name in ("reason", *NUMBERS, *OPTIONAL)}
+    event = one.get("outcome")
     row |= {"output_id": int(one.output_id), "target": _explained_class(one)}
+    row["outcome"] = event and json.dumps(event.as_plain_data())
     if row["seed"] is not None and not -(1 << 63) <= row["seed"] < 1 << 63:
         row["seed"] = None  # only the settings hold a number of any size
     dtypes: dict[str, str] = {}
     for name, usual in {**TENSORS, **OUTPUTS}.items():
         value = one.get(ATTRIBUTES.get(name, name))
         if value is not None:
-            value = torch.as_tensor(value).detach()
-            row[name] = value.flatten().to("cpu", value.dtype if value.dtype is torch.double else usual).numpy()
+            value = explained_targets(one).detach() if name == "targets" else torch.as_tensor(value).detach()
+            wide = value.dtype is torch.double or (name == "targets" and value.is_floating_point())
+            row[name] = value.flatten().to("cpu", torch.double if wide else usual).numpy()
             dtypes |= {} if value.dtype is usual else {name: str(value.dtype).removeprefix("torch.")}
             if value.dim() > 1:
                 row["prediction_width" if name == "prediction" else "node_mask_width"] = value.size(1)
@@ -174,14 +190,40 @@ def _row(one: Explanation) -> dict[str, Any]:
     row["arguments"] = names if names is None else list(names)
     row["settings"] = None if one.get("settings") is None else json.dumps(one.settings)
     row["dtypes"] = json.dumps(dtypes) if dtypes else None
+    ends, values = _kept_ends(one), _kept_values(one)
+    row["kept_source"], row["kept_target"] = (None, None) if ends is None else ends.numpy()
+    row["kept_value"] = None if values is None else values.numpy()
+    if one.get("reason") is None:
+        row["size"] = json.dumps([list(vars(part).values()) for part in kept_parts(one)])
     return row
 
 
-def _explained_class(one: Explanation) -> int | None:
+def _kept_ends(one: Explanation) -> Tensor | None:
+    """Source and target of each kept edge within reach, by the caller's numbers, [2, k]."""
+    hard, edges = hard_mask(one, "edge_mask"), one.get("edge_index")
+    if hard is None or edges is None:
+        return getattr(one, "_kept_ends", None)
+    found: Tensor = one.node_id.cpu()[edges.cpu()[:, hard & reached_edges(one)]]
+    return found
+
+
+def _kept_values(one: Explanation) -> Tensor | None:
+    """Value of each kept feature of a node, [k]."""
+    hard, x = hard_mask(one, "node_mask"), one.get("x")
+    if hard is None or node_mask_type(one) is not MaskType.attributes or x is None:
+        return getattr(one, "_kept_values", None)
+    values: Tensor = x.detach().cpu().double().view(hard.shape)[hard]
+    return values
+
+
+def _explained_class(one: Explanation) -> int | float | None:
+    """The explained class, or the explained value of a regression."""
     index = one.get("index")
     if one.get("target") is None:
         return None
-    return int(one.target if index is None else one.target[index])
+    targets = explained_targets(one)
+    value = (targets if index is None else targets[index]).flatten()[0].item()
+    return float(value) if targets.is_floating_point() else int(value)
 
 
 def _value(scalar: Any) -> Any:
@@ -198,6 +240,7 @@ def _explanation(row: dict[str, Any]) -> Explanation:
         return found
     if row["target"] is not None:
         found.target = torch.tensor([row["target"]])
+    found.outcome = None if row.get("outcome") is None else event_from(json.loads(row["outcome"]))
     for name in (*NUMBERS, *OPTIONAL):
         if row.get(name) is not None:
             found[name] = row[name]
@@ -213,6 +256,12 @@ def _explanation(row: dict[str, Any]) -> Explanation:
             found.seed = found.settings["seed"]
     if row.get("model_config") is not None:
         found._model_config = ModelConfig(**json.loads(row["model_config"]))
+    if row.get("kept_source") is not None:
+        found._kept_ends = torch.from_numpy(np.stack([row["kept_source"], row["kept_target"]]))
+    if row.get("kept_value") is not None:
+        found._kept_values = torch.from_numpy(np.array(row["kept_value"]))
+    if row.get("size") is not None:
+        found._size = tuple(PartSize(*part) for part in json.loads(row["size"]))
     found._stored_args = row.get("arguments")  # not _model_args: these name attributes, which the graph will bring
     return found
 

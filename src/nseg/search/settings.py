@@ -9,10 +9,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nseg.errors import SettingsError, UnknownNameError
+from nseg.events import Event
 from nseg.search.catalogue import SURROGATES
 
 if TYPE_CHECKING:
@@ -21,7 +23,17 @@ if TYPE_CHECKING:
 Check = Callable[[Any], str | None]
 """Returns what must hold, or None if it does."""
 
+BASELINES = ("zero", "mean", "others")
+"""What masked features become, by name."""
+
 EXTRACTIONS = ("prefix", "threshold", "topk")
+
+EFFORTS: dict[str, dict[str, Any]] = {
+    "fast": {"rounds": 2, "kicks": 0},
+    "balanced": {},
+    "thorough": {"rounds": 20, "kicks": 16, "starts": (1.0, -1.0, 3.0), "exact": 14},
+}
+"""Settings that differ from the defaults at each level of effort."""
 
 MOST_ELEMENTS = 20
 """Elements of which all subsets can be tried within a few seconds and a gigabyte."""
@@ -81,6 +93,18 @@ def choice_field(default: str, known: Sequence[str]) -> Any:
     return field(default=default, metadata={"check": check, "try": repr(default)})
 
 
+def check_event(value: Any) -> str | None:
+    """A setting must be an event of the model's output, or None for the usual one."""
+    return None if value is None or isinstance(value, Event) else "an event of the model's output"
+
+
+def check_baseline(value: Any) -> str | None:
+    """A setting must be the name of a baseline of features, or a row of numbers."""
+    numbers = isinstance(value, tuple | list) and len(value) > 0
+    numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in value)
+    return None if numbers or value in BASELINES else "'zero', 'mean', 'others' or a row of numbers, one per feature"
+
+
 def flag_field(default: bool) -> Any:
     """A setting that is true or false."""
 
@@ -111,6 +135,10 @@ class BaseSettings:
         connected: for ``"prefix"``, grow the explanation from the explained node (or the strongest edge of a graph), so
             that its edges are connected; no moves are made then.
         seed: equal seeds give equal masks, alone or in any batch.
+        outcome: the event that is explained, such as ``nseg.Above(2.0)``; None for the usual one: the predicted class, or
+            for a regression that the prediction stays near what it is.
+        baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
+            that of another node of its graph, drawn by ``seed``; or a given row, one number per feature.
     """
 
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
@@ -124,6 +152,8 @@ class BaseSettings:
     exact: int = integer_field(0, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     connected: bool = flag_field(False)
     seed: int = integer_field(0, None)
+    outcome: Event | None = field(default=None, metadata={"check": check_event, "try": "nseg.Within(0.5)"})
+    baseline: str | tuple[float, ...] = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -143,6 +173,8 @@ class BaseSettings:
                 f"split must be three non-negative numbers that sum to 1 (got {self.split}). Try (1/3, 1/3, 1/3)."
             )
         object.__setattr__(self, "split", split)
+        if isinstance(self.baseline, list):
+            object.__setattr__(self, "baseline", tuple(self.baseline))
         if self.extract == "topk" and self.k is None:
             raise SettingsError("k must be a whole number of at least 0 if extract='topk' (got None). Try 10.")
 
@@ -169,6 +201,11 @@ class BaseSettings:
 
     def as_plain_data(self) -> dict[str, Any]:
         """The settings as plain data that JSON can hold."""
+        return {name: list(value) if isinstance(value, list) else value for name, value in self._plain_data.items()}
+
+    @cached_property
+    def _plain_data(self) -> dict[str, Any]:
+        """Made once, because every explanation carries a copy."""
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
 
 
@@ -192,6 +229,8 @@ class Settings(BaseSettings):
 
     Args:
         objective: what is maximised: ``"pns"`` (Eq. 18), ``"pn"`` or ``"ps"`` (appendix C).
+        effort: how much time to spend on better explanations: ``"fast"``, ``"balanced"`` or ``"thorough"``. It chooses
+            ``rounds``, ``kicks``, ``starts`` and ``exact``, unless these are given.
         surrogate: how it is climbed: ``"log"``, logarithms, whose gradient survives for confident models; ``"gap"``,
             probabilities as in the paper; ``"ratio"``, the ratios of Prop. 3 (for ``"pn"`` and ``"ps"``).
         steps: maximum number of steps of Adam.
@@ -215,6 +254,7 @@ class Settings(BaseSettings):
     """
 
     objective: str = choice_field("pns", tuple(SURROGATES))
+    effort: str = choice_field("balanced", tuple(EFFORTS))
     surrogate: str = choice_field("log", ("log", "gap", "ratio"))
     steps: int = integer_field(20)
     lr: float = number_field(0.5)
@@ -230,7 +270,7 @@ class Settings(BaseSettings):
     keep: str = choice_field("best", ("best", "last"))
     patience: int | None = integer_field(10, 1, optional=True)
     path_points: int = integer_field(8)
-    rounds: int = integer_field(3)
+    rounds: int = integer_field(6)
     kicks: int = integer_field(4)
     exact: int = integer_field(10, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     whole_graph: bool = flag_field(False)

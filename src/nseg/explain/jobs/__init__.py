@@ -12,6 +12,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, NsegWarning
 from nseg.explain.jobs.base import BUDGET, ExplainJob, Shard
 from nseg.explain.jobs.hetero import HeteroGraphJob, HeteroGraphsJob
+from nseg.explain.jobs.known_data import complete_outcome
 from nseg.explain.jobs.large_graph import LargeGraphJob
 from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
@@ -19,11 +20,12 @@ from nseg.graphs.large import LargeGraph
 from nseg.graphs.model_checks import check_arguments, check_model
 from nseg.graphs.separate import separate_graphs
 from nseg.model.borrow import unwrap_compiled
+from nseg.names import ARGUMENTS
 
 __all__ = ["BUDGET", "ExplainJob", "Shard", "make_job"]
 
 
-OPTIONS = ("index", "target", "budget", "progress", "out", "strict", "backend", "workers", "shard")
+OPTIONS = ("index", "target", "budget", "progress", "out", "strict", "backend", "workers", "shard", *ARGUMENTS)
 """Options of :func:`nseg.explain_many`, one of which a misspelt keyword may have meant."""
 
 
@@ -59,4 +61,6 @@ def make_job(
     kind = next((job for base, job in kinds.items() if isinstance(data, base)), None)
     if kind is None:
         kind = HeteroGraphsJob if len(data) and isinstance(data[0], HeteroData) else ManyGraphsJob
-    return kind(explainer, data, target, budget, kwargs, strict)
+    job = kind(explainer, data, target, budget, kwargs, strict)
+    complete_outcome(job)
+    return job

@@ -20,20 +20,22 @@ from torch_geometric.explain.config import ExplanationType
 from nseg.errors import BudgetError, InputError
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.answers import BatchAnswer, build_explanation, restrict_masks
+from nseg.explain.jobs.memory import chunks, saved_bytes
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs
 from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
-from nseg.model.hooks import count_saved_bytes
 from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
 from nseg.runs import fingerprint
 from nseg.runs.layout import SHARD, ShardLayout, in_target_order
+from nseg.search.settings import BaseSettings
 from nseg.storage.hashing import digest
 
 BUDGET = 256 * 2**20
@@ -41,6 +43,7 @@ BUDGET = 256 * 2**20
 
 MOST_INSTANCES = 512  # instances that are cut or packed at once
 MEMORY_OVERHEAD = 4.5  # peak bytes per byte saved for the backward pass; measured on a GCN of width 512
+WORKING_SET = 12 * 2**20  # saved bytes of one pass that fit the caches; larger passes cost up to three times more per world
 LONGEST_REASON = 1000  # characters
 
 Shard = tuple[int, list[int]]
@@ -75,7 +78,7 @@ class ExplainJob(ABC):
 
     SENT = (
         *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
-        *("targets", "plain"),
+        *("targets", "plain", "outcome", "feature_baseline"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
 
@@ -89,6 +92,9 @@ class ExplainJob(ABC):
         self.original_size: tuple[int, int] | None = None
         self.targets = 1
         self.plain = False
+        settings = self.algorithm.settings if isinstance(self.algorithm, BatchedAlgorithm) else BaseSettings()
+        self.outcome: Outcome = outcome_of(explainer.model_config, settings.outcome)
+        self.feature_baseline = FeatureBaseline.of(settings.baseline, data, settings.seed)
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
@@ -126,10 +132,6 @@ class ExplainJob(ABC):
         return row
 
     @property
-    def outcome(self) -> Outcome:
-        return outcome_of(self.explainer.model_config)
-
-    @property
     def algorithm(self) -> Any:
         return self.explainer.algorithm
 
@@ -152,6 +154,10 @@ class ExplainJob(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Work out once what concerns all targets; errors here are not the fault of one target."""
+
+    @abstractmethod
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        """Predictions on the data [R], and their true values if the data hold them: what noise is taken from."""
 
     @abstractmethod
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
@@ -303,14 +309,15 @@ class ExplainJob(ABC):
         if not self.dependence_checked:
             largest.require_dependence(*self.masks)
             self.dependence_checked = True
-        per_world = MEMORY_OVERHEAD * _saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
+        saved = saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
+        per_world = MEMORY_OVERHEAD * saved
         need = per_world * algorithm.worlds(algorithm.parts(largest.instances)) * causal.instances.sizes
         if float(need.max()) > self.budget:
             raise BudgetError(
                 f"The memory budget must hold one instance, which needs about {int(need.max())} bytes here "
                 f"(got {int(self.budget)}). Raise it: budget={int(need.max()) + 1}."
             )
-        causal.members_at_once = min(causal.members_at_once, max(int(self.budget / per_world), 1))
+        causal.members_at_once = max(int(min(WORKING_SET / saved, self.budget / per_world)), 1)
         for part in chunks(need, self.budget, len(need) if batched else 1):
             here = part.to(causal.instances.x.device)
             yield here, causal.select(here)
@@ -324,10 +331,11 @@ class ExplainJob(ABC):
 
     # --- in and out ------------------------------------------------------------------------------------------------------
 
-    def _inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
+    def model_inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
+        """The model's arguments on one graph, checked."""
         found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
         inputs = check_inputs(self.model, data.x, data.edge_index, found, self.outcome.level)
-        return replace(inputs, original_size=self.original_size)
+        return replace(inputs, original_size=self.original_size, baseline=self.feature_baseline.rows(inputs.x))
 
     def _given_classes(self, data: Data, number: int | None = None) -> Tensor | None:
         """The caller's classes of all outputs on one graph, if a phenomenon is explained."""
@@ -336,13 +344,13 @@ class ExplainJob(ABC):
         if self.target is None:
             target = data.get("y")
         else:
-            target = torch.as_tensor(self.target).flatten().to(data.x.device)
+            target = self.outcome.target_rows(torch.as_tensor(self.target)).to(data.x.device)
             if number is not None and number >= target.numel():
                 raise InputError(f"target must hold a class for every graph (got {target.numel()} entries, graph {number}).")
             target = target if number is None else target[number]
         if target is None:
             raise InputError("explanation_type='phenomenon' needs the class of every output. Give target=... or data.y.")
-        return torch.as_tensor(target).flatten()
+        return self.outcome.target_rows(torch.as_tensor(target))
 
     def _finish(
         self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
@@ -361,6 +369,7 @@ class ExplainJob(ABC):
         node_id = instances.node_id[instances.members(Role.NODE, b)]
         if isinstance(answer, Explanation):
             found = restrict_masks(answer, edge_id, node_id)
+            found.outcome = self.outcome.event
         else:
             batch, position = answer
             kinds = inputs.kwargs.get(EDGE_KIND)
@@ -375,29 +384,3 @@ class ExplainJob(ABC):
             found[name] = value
         found.edge_id, found.node_id = edge_id, node_id
         return found
-
-
-def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:
-    """Consecutive chunks whose needs sum to at most the budget, with at least one and at most ``most`` members.
-
-    >>> [part.tolist() for part in chunks(torch.tensor([3, 3, 3, 9, 1]), 6, 2)]
-    [[0, 1], [2], [3], [4]]
-    """
-    part: list[int] = []
-    total = 0.0
-    for number, cost in enumerate(need.tolist()):
-        if part and (total + cost > budget or len(part) == most):
-            yield torch.tensor(part)
-            part, total = [], 0.0
-        part.append(number)
-        total += cost
-    yield torch.tensor(part)
-
-
-def _saved_bytes(algorithm: BatchedAlgorithm, causal: CausalModel) -> int:
-    """Bytes that one world saves for its backward pass."""
-    parts = algorithm.parts(causal.instances)
-    ones = parts.full(1.0, causal.dtype).map(lambda mask: mask.unsqueeze(0).requires_grad_())
-    with count_saved_bytes() as saved:
-        causal.do(parts.to_weights(ones))
-    return saved()

@@ -10,16 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
+from torch_geometric.explain import Explainer
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelTaskLevel
 
 from nseg.errors import InputError
 from nseg.explain.jobs.base import Answer, ExplainJob
+from nseg.explain.jobs.known_data import known_values
 from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.typed import fill_graph, masks_to_flat, to_types
 from nseg.explanation import HeteroExplanation
+from nseg.graphs.baseline import require_zero_baseline
 from nseg.graphs.batch import InstanceBatch, offsets
 from nseg.graphs.checks import check_index
 from nseg.graphs.hetero import HeteroGraph
@@ -28,6 +31,7 @@ from nseg.graphs.model_checks import forward_parameters
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import HeteroModel, TypedEdges, adapt, sort_by_type
+from nseg.model.hooks import predict
 
 
 def adapt_data(
@@ -55,8 +59,12 @@ def adapt_data(
         return adapt(model, features, edges, given, level, nodes, sizes)
 
 
-class _HeteroJob(ExplainJob):
+class HeteroJob(ExplainJob):
     """What jobs of heterogeneous graphs share."""
+
+    def __init__(self, explainer: Explainer, *args: Any, **kwargs: Any) -> None:
+        require_zero_baseline(getattr(getattr(explainer.algorithm, "settings", None), "baseline", None))
+        super().__init__(explainer, *args, **kwargs)
 
     @abstractmethod
     def adapted_model(self) -> HeteroModel:
@@ -133,7 +141,7 @@ def _arguments_of(model: nn.Module, data: HeteroData) -> dict[str, Any]:
     return found
 
 
-class HeteroGraphJob(_HeteroJob, OneGraphJob):
+class HeteroGraphJob(HeteroJob, OneGraphJob):
     """Nodes of one type, or links, of one heterogeneous graph."""
 
     @cached_property
@@ -162,6 +170,11 @@ class HeteroGraphJob(_HeteroJob, OneGraphJob):
             return graph.sizes[0][schema.type_number(schema.output)]
         return super().number_of_outputs()
 
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        output = predict(self.network, self.inputs, self.outcome)[self._first_row :][: self.number_of_outputs()]
+        schema = self._adapted[0].schema
+        return output, None if schema.output is None else known_values(self.data[schema.output], self.outcome)
+
     def rows(self, index: Any) -> Tensor:
         return check_index(index, self.number_of_outputs()) + self._first_row
 
@@ -180,7 +193,7 @@ class HeteroGraphJob(_HeteroJob, OneGraphJob):
         return torch.as_tensor(target).flatten().to(self.inputs.x.device)
 
 
-class HeteroGraphsJob(_HeteroJob, ManyGraphsJob):
+class HeteroGraphsJob(HeteroJob, ManyGraphsJob):
     """Many heterogeneous graphs, each explained as a whole."""
 
     @cached_property
@@ -195,7 +208,7 @@ class HeteroGraphsJob(_HeteroJob, ManyGraphsJob):
         nodes, edges = (offsets(torch.tensor([len(one) for one in some])).tolist() for some in (typed.nodes, typed.edges))
         return nodes[:-1], edges[:-1]
 
-    def _inputs(self, data: HeteroData, kwargs: dict[str, Any]) -> ModelInputs:
+    def model_inputs(self, data: HeteroData, kwargs: dict[str, Any]) -> ModelInputs:
         graph = self.adapt(data, kwargs)[1]
         known = self.adapted_model().schema
         if graph.schema != known:
