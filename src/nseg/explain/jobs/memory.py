@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.model.causal import CausalModel
+from nseg.model.hooks import count_saved_bytes
 
 
 def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:
@@ -32,6 +33,6 @@ def saved_bytes(algorithm: BatchedAlgorithm, causal: CausalModel) -> int:
     """Bytes that one world saves for its backward pass."""
     parts = algorithm.parts(causal.instances)
     ones = parts.full(1.0, causal.dtype).map(lambda mask: mask.unsqueeze(0).requires_grad_())
-    with countsaved_bytes() as saved:
+    with count_saved_bytes() as saved:
         causal.do(parts.to_weights(ones))
     return saved()
