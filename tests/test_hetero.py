@@ -390,6 +390,17 @@ def test_metrics_agree_with_the_numbers_on_explanations(name: str) -> None:
     assert each.p_complement.tolist() == pytest.approx([one.p_complement for one in many], abs=1e-5)
 
 
+def test_explanations_read_as_paths_from_the_explained_node() -> None:
+    data, explainer = hetero_graph(), explainer_of(make_net("to_hetero"))
+    for number, one in enumerate(explain_many(explainer, data)):
+        direct = {f"paper {number} - {kind[1]} - {kind[0]} " for kind in (CITES, WROTE)}
+        kept = sum(int(one[kind].hard_edge_mask[one[kind].edge_index[1] == one.index].sum()) for kind in (CITES, WROTE))
+        loops = int(one[CITES].hard_edge_mask[(one[CITES].edge_index == one.index).all(0)].sum())
+        paths = one.paths()
+        assert all(any(path.startswith(begin) for begin in direct) for path in paths)
+        assert len({tuple(path.split(" - ")[:3]) for path in paths}) == kept - loops
+
+
 # --- bad input -----------------------------------------------------------------------------------------------------------
 
 

@@ -112,7 +112,9 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             adapted, graph = adapt(model, x, edge_index, kwargs, self.model_config.task_level, self.masks[1])
             found, measure = self._explain(adapted, graph.inputs, target, index)
         typed, common = sort_by_type(graph.schema, graph.inputs), self._common
-        return to_types(found, typed, common).measured_by(lambda one: measure(masks_to_flat(one, typed, common)))
+        one = to_types(found, typed, common)
+        one.__dict__["_schema"] = graph.schema
+        return one.measured_by(lambda changed: measure(masks_to_flat(changed, typed, common)))
 
     def _explain(
         self, model: torch.nn.Module, inputs: ModelInputs, target: Any, index: Any
