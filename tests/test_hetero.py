@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,9 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 from torch_geometric.nn import GCNConv, HeteroConv, MessagePassing, RGCNConv, SAGEConv, global_mean_pool
 
-from nseg import NSEG, Explainer, NsegError, explain_many
+from nseg import NSEG, Explainer, NsegError, counterfactual, explain_many
+from nseg.baselines import make
+from nseg.errors import UnsupportedError
 from nseg.metrics import Evaluator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Shortcuts are not exact")
@@ -388,6 +391,29 @@ def test_metrics_agree_with_the_numbers_on_explanations(name: str) -> None:
     each = Evaluator(explainer, data, many).each("hard")
     assert each.p_factual.tolist() == pytest.approx([one.p_factual for one in many], abs=1e-5)
     assert each.p_complement.tolist() == pytest.approx([one.p_complement for one in many], abs=1e-5)
+
+
+@pytest.mark.parametrize("method", ["saliency", "occlusion", "pagerank", "random"])
+def test_rivals_run_on_the_same_engine(method: str) -> None:
+    data = hetero_graph()
+    explainer = Explainer(
+        make_net("mixed"), make(method), explanation_type="model", edge_mask_type="object", model_config=NODE
+    )
+    for one in explain_many(explainer, data, index=[0, 1]):
+        assert one.validate_masks()
+        assert 0 <= one.pns <= 1
+        assert {kind for kind in data.edge_types if one[kind].get("hard_edge_mask") is not None} == set(data.edge_types)
+
+
+def test_what_is_not_there_yet_is_refused(tmp_path: Path) -> None:
+    data, explainer = hetero_graph(), explainer_of(make_net("to_hetero"))
+    for options in ({"out": tmp_path / "run"}, {"node_names": ["a"] * PAPERS}):
+        with pytest.raises(UnsupportedError, match="heterogeneous graphs cannot be"):
+            explain_many(explainer, data, **options)
+    with pytest.raises(UnsupportedError, match="become 0"):
+        explain_many(explainer_of(make_net("to_hetero"), "object", settings={"baseline": "mean"}), data)
+    with pytest.raises(UnsupportedError, match="need homogeneous graphs"):
+        counterfactual(explainer, data, 0)
 
 
 def test_explanations_read_as_paths_from_the_explained_node() -> None:

@@ -79,7 +79,7 @@ def counterfactual(
     """
     if isinstance(data, HeteroData) or (isinstance(data, Sequence) and any(isinstance(one, HeteroData) for one in data)):
         raise UnsupportedError(
-            "Counterfactuals of heterogeneous graphs are not supported (got HeteroData). Use explain_many."
+            "Counterfactuals need homogeneous graphs (got HeteroData). Use explain_many, or to_homogeneous()."
         )
     settings = getattr(getattr(explainer, "algorithm", None), "settings", None)
     both = bool(getattr(settings, "undirected", False)) if undirected is None else undirected

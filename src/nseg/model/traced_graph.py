@@ -234,8 +234,9 @@ class TracedGraph:
         if strategy.batched and (strategy.hops is not None or self.outputs is Role.GRAPH):
             return None
         how = "the whole graph" + ("" if strategy.batched else ", one world at a time")
+        model = self.model.model if isinstance(self.model, HeteroModel) else self.model
         return (
-            f"Shortcuts are not exact for {type(self.model).__name__}: {self.obstacle}. Each explanation therefore runs "
+            f"Shortcuts are not exact for {type(model).__name__}: {self.obstacle}. Each explanation therefore runs "
             f"{how}, hundreds of times. The answers are the same, only slower."
         )
 
