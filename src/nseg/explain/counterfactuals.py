@@ -77,10 +77,6 @@ def counterfactual(
         node_names, feature_names, class_names, edge_names, units: as for :func:`nseg.explain_many`.
         **kwargs: further model arguments.
     """
-    if isinstance(data, HeteroData) or (isinstance(data, Sequence) and any(isinstance(one, HeteroData) for one in data)):
-        raise UnsupportedError(
-            "Counterfactuals need homogeneous graphs (got HeteroData). Use explain_many, or to_homogeneous()."
-        )
     settings = getattr(getattr(explainer, "algorithm", None), "settings", None)
     both = bool(getattr(settings, "undirected", False)) if undirected is None else undirected
     request = _Request(to, remove, features, nodes, both, most, worlds)
@@ -104,6 +100,10 @@ def counterfactual(
 
 def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
     """The graph that is changed, and the number of the output."""
+    if isinstance(data, HeteroData) or (isinstance(data, Sequence) and any(isinstance(one, HeteroData) for one in data)):
+        raise UnsupportedError(
+            "Counterfactuals need homogeneous graphs (got HeteroData). Use explain_many, or to_homogeneous()."
+        )
     if isinstance(data, LargeGraph):
         raise InputError(
             "counterfactual needs a graph in memory (got a LargeGraph). Cut the part around the node: "

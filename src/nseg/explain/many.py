@@ -105,9 +105,8 @@ def explain_many(
     Args:
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
         data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
-            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Graphs
-            may be heterogeneous; explanations are then PyG's ``HeteroExplanation``. Of a
-            :class:`nseg.LargeGraph` the model sees subgraphs only (node level, and pairs of nodes).
+            ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Of a
+            :class:`nseg.LargeGraph` the model sees subgraphs only. Of ``HeteroData``, ``HeteroExplanation`` comes back.
         index: nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.
@@ -130,8 +129,7 @@ def explain_many(
     """
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     shards = job.shards(index, shard)
-    given = node_names, feature_names, class_names, edge_names, units
-    names = _no_names(out, given) if isinstance(job, HeteroJob) else resolve_names(job.data, *given)
+    names = _names_of(job, out, (node_names, feature_names, class_names, edge_names, units))
     check_names(job, names, [row for _, rows in shards for row in rows])
     with progress_bar(progress) as bar, open_backend(backend, workers) as opened:
         meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
@@ -141,8 +139,10 @@ def explain_many(
         return _explain_to_folder(opened, job, shards, meter, names, out, retry)
 
 
-def _no_names(out: str | Path | None, given: Sequence[Any]) -> NamedData:
-    """No names; raises if there are some, or a run folder, which heterogeneous graphs cannot have yet."""
+def _names_of(job: ExplainJob, out: str | Path | None, given: Sequence[Any]) -> NamedData:
+    """The names; raises if a heterogeneous graph is given some, or a run folder, which it cannot have yet."""
+    if not isinstance(job, HeteroJob):
+        return resolve_names(job.data, *given)
     if out is not None or any(one is not None for one in given):
         what = "stored in a run folder yet (got out=...)" if out is not None else "named yet (got names)"
         raise UnsupportedError(f"Explanations of heterogeneous graphs cannot be {what}. Leave it out.")
