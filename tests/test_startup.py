@@ -120,7 +120,9 @@ def test_no_lazy_name_is_also_a_module(package: ModuleType) -> None:
 def test_names_known_without_torch_are_those_that_exist() -> None:
     assert (*catalogue._GENERATED, *catalogue._FROM_FILES) == datasets.NAMES
     assert tuple(nets._CLASSES) == models.ARCHITECTURES
-    assert set(models.manifest()) == {f"{name}/{one}" for name in datasets.NAMES for one in models.ARCHITECTURES}
+    assert set(models.manifest()) == {f"{name}/{one}" for name in datasets.NAMES for one in models.ARCHITECTURES} | {
+        f"{name}/{one}" for name in datasets.HETERO_NAMES for one in models.HETERO_ARCHITECTURES
+    }
     assert inspect.signature(nseg.explain_many).parameters["shard"].default == SHARD
     for name in baselines.CATALOGUE:
         assert isinstance(baselines.find(name), type)
