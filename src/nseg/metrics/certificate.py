@@ -41,6 +41,7 @@ class Certificate:
         kept, elements: number of elements in the explanation, and in the instance.
         unit: what the elements are.
         size: how many elements of each kind are kept, and of how many.
+        class_name: name of the explained class, if it has one.
     """
 
     law: str
@@ -67,15 +68,17 @@ class Certificate:
     elements: int
     unit: str
     size: tuple[PartSize, ...] = ()
+    class_name: str | None = None
 
     def words(self, class_name: str | None = None, molecule: bool = False) -> str:
         """The certificate in plain words.
 
         Args:
-            class_name: name of the class.
+            class_name: name of the class; by default the certificate's own.
             molecule: whether edges are bonds and nodes are atoms.
         """
-        target = f"class {self.target}" if class_name is None else f"“{class_name}”"
+        name = self.class_name if class_name is None else class_name
+        target = f"class {self.target}" if name is None else f"“{name}”"
         sentences = [self._explanation(target, molecule), self._complement(), self._bounds()]
         return " ".join([*sentences, self._monotonicity(), self._ceiling()])
 
