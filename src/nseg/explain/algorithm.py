@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.explain import ExplainerAlgorithm
-from torch_geometric.explain.config import MaskType, ModelMode
+from torch_geometric.explain.config import ExplanationType, MaskType
 
-from nseg.errors import NsegWarning, UnsupportedError
+from nseg.errors import NsegWarning
 from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.model_checks import check_model
@@ -72,7 +74,15 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
 
         common = NODES in parts and self.explainer_config.node_mask_type is MaskType.common_attributes
         return BatchAnswer(
-            causal.instances, on_graph(result.soft), on_graph(hard), p(result.soft), p(hard), exact, split, common
+            causal.instances,
+            on_graph(result.soft),
+            on_graph(hard),
+            p(result.soft),
+            p(hard),
+            exact,
+            split,
+            common,
+            causal.outcome.event,
         )
 
     def parts(self, instances: InstanceBatch) -> MaskParts:
@@ -89,9 +99,13 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         check_model(model)
         with torch.inference_mode(False), torch.enable_grad(), borrow(model), one_thread():
             inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
-            graph = TracedGraph(model, outcome_of(self.model_config), inputs, *self.masks)
+            missing = FeatureBaseline.of(self.settings.baseline, Data(x=inputs.x), self.settings.seed)
+            inputs = replace(inputs, baseline=missing.rows(inputs.x))
+            graph = TracedGraph(model, outcome_of(self.model_config, self.settings.outcome), inputs, *self.masks)
+            graph.outcome = graph.outcome.complete(graph.output)
             row = graph.check_rows(index)
-            cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target, row))
+            given = self.explainer_config.explanation_type is ExplanationType.phenomenon
+            cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target if given else None, row))
             ((_, causal),) = graph.causal_models(cuts)
             causal.require_dependence(*self.masks)
             answer = self.answer(causal, self.parts(causal.instances))
@@ -115,15 +129,12 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         return self.explainer_config.edge_mask_type is not None, self.explainer_config.node_mask_type is not None
 
     def supports(self) -> bool:
-        """Whether model and masks are supported: classification at any level, every mask type of PyG."""
-        if self.model_config.mode is ModelMode.regression:
-            raise UnsupportedError(
-                f"{type(self).__name__} explains the probability of a class, which a regression model does not have. "
-                "Use mode='binary_classification' or 'multiclass_classification', e.g. on a thresholded output."
-            )
+        """Whether model and masks are supported: every mode, level and mask type of PyG; raises if the outcome is not."""
+        outcome_of(self.model_config, self.settings.outcome)
         return True
 
     def __repr__(self) -> str:
         plain = {f.name: f.default for f in fields(self.settings)}
-        changed = {k: v for k, v in vars(self.settings).items() if v != plain[k] or k == "objective"}
+        given = {k: getattr(self.settings, k) for k in plain}  # not vars, which also hold what is cached
+        changed = {k: v for k, v in given.items() if v != plain[k] or k == "objective"}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nseg.events import Event
 from nseg.explain.measurement import numbers_of
 from nseg.explanation import Explanation
 from nseg.graphs.batch import InstanceBatch
@@ -27,6 +28,7 @@ class BatchAnswer:
         exact: whether each hard mask is the best there is, by enumeration, [B].
         split: probability of each sub-event of the complement.
         common: whether node masks are of features common to all nodes.
+        event: what was explained, if not simply the class.
     """
 
     instances: InstanceBatch
@@ -37,6 +39,7 @@ class BatchAnswer:
     exact: Tensor
     split: tuple[float, ...]
     common: bool = False
+    event: Event | None = None
 
 
 def build_explanation(
@@ -77,6 +80,7 @@ def build_explanation(
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
         **numbers_of(answer.hard_p[:, number], answer.soft_p[:, number]),
+        "outcome": answer.event,
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,
         "settings": settings.as_plain_data(),

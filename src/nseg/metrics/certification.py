@@ -125,7 +125,7 @@ class _Certifier:
         return [
             Certificate(
                 law=request.name,
-                target=int(self.causal.instances.target[b]),
+                target=self.causal.instances.target[b].item(),
                 p_factual=float(p[b]),
                 p_complement=float(found.complement[0, b]),
                 p_complement_interval=(float(found.complement[1, b]), float(found.complement[2, b])),
@@ -147,6 +147,7 @@ class _Certifier:
                 kept=int(size[b]),
                 elements=int(parts.count[b]),
                 unit=parts.unit,
+                outcome=self.causal.outcome.event,
             )
             for b in range(len(self.causal.instances))
         ]
@@ -275,11 +276,11 @@ def certify(
     return [replace(found[n], size=size, class_name=name) for n, (size, name) in enumerate(zip(sizes, names, strict=True))]
 
 
-def _class_name(given: NamedData, one: Explanation, target: int) -> str | None:
+def _class_name(given: NamedData, one: Explanation, target: float) -> str | None:
     """Name of the certified class: given, else on the explanation, else on the data; None if it has none."""
     own: Names | None = one.get("names")
     names = own if own is not None and "class_names" not in given.given else given.graph(int(one.output_id))
-    return names.class_name(target) if names.classes else None
+    return names.class_name(target) if names.classes and isinstance(target, int) else None
 
 
 def _certificates(evaluator: WorldEvaluator, request: _Request) -> dict[int, Certificate]:

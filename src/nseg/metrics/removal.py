@@ -46,7 +46,9 @@ def _remove(evaluator: WorldEvaluator, one: Explanation, masks: Masks, complemen
     kwargs = {k: v[keep] if k in per_edge else v for k, v in inputs.kwargs.items()}
     inputs = replace(inputs, edge_index=inputs.edge_index[:, keep], kwargs=kwargs)
     if NODES in masks:
-        inputs = replace(inputs, x=inputs.x * (1 - masks[NODES] if complement else masks[NODES]))
+        factor = 1 - masks[NODES] if complement else masks[NODES]
+        without = 0 if inputs.baseline is None else inputs.baseline * (1 - factor)
+        inputs = replace(inputs, x=inputs.x * factor + without)
     return inputs
 
 

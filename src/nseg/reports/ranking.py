@@ -24,8 +24,8 @@ class WorldOutcomes:
     both edges and nodes are masked.
 
     Args:
-        p: probability of the explained class, [1 + A, B].
-        label: predicted class, [1 + A, B].
+        p: probability of the explained class or event, [1 + A, B].
+        label: predicted class, or whether the event happens (0 or 1), [1 + A, B].
     """
 
     p: Tensor
@@ -39,7 +39,7 @@ class WorldOutcomes:
 def evaluate_worlds(evaluator: WorldEvaluator, masks: list[Masks]) -> WorldOutcomes:
     """Run the model with only the mask of each explanation, and in each sub-event of its complement."""
     outputs = evaluator.worlds(masks)  # [1 + A, B, ...]
-    return WorldOutcomes(evaluator.probability(outputs).cpu(), evaluator.outcome.predicted(outputs).cpu())
+    return WorldOutcomes(evaluator.probability(outputs).cpu(), evaluator.answers(outputs).cpu())
 
 
 def ranking_thresholds(weights: Tensor, limit: int = MAX_THRESHOLDS) -> list[float]:
