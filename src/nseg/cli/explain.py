@@ -101,38 +101,55 @@ def explain(
     """Explain predictions and print the explanations; store them, measure them or write a page on request."""
     check_subject(dataset, model, weights, data, level, paper)
     check_names(dataset, arch, method, objective, masks)
-    numbers = None if index is None else parse_numbers(index)
-    given = read_names(names, class_names, feature_names)
+    numbers, given = None if index is None else parse_numbers(index), read_names(names, class_names, feature_names)
     backend = choose_backend(backend, workers, address)
     set_threads(context)
-    from nseg import backends
     from nseg.cli import subject as subjects
-    from nseg.explain.many import explain_many
 
     prepare_outputs(out, report, data)
-    settings = {"seed": seed, **({"undirected": True} if undirected else {})}
-    algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
+    both = {"undirected": True} if undirected else {}
+    algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, seed=seed, **both)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
     outputs = subject.outputs if numbers is None else numbers
-    progress = False if quiet else None
     began, stored = time.perf_counter(), count_stored(out, retry)
-    if hasattr(algorithm, "fit"):  # such a method is trained on what it explains
-        algorithm.fit(explainer, subject.graphs, outputs, progress=progress)
-    with backends.make(backend, workers, address) as pool, interruptible(resumable=out is not None):
-        run: dict[str, Any] = {"out": out, "strict": strict, "retry": retry, "backend": pool, "shard": shard}
-        run |= {"progress": progress, **subject.names, **given}
-        found: Sequence[Explanation] = explain_many(explainer, subject.graphs, outputs, **run)
+    run = {"out": out, "strict": strict, "retry": retry, "shard": shard, **subject.names, **given}
+    found = explain_outputs(explainer, subject.graphs, outputs, (backend, workers, address), quiet, run)
     done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
-    say(f"{done}, masks {masks}, {algorithm}.")
-    if subject.untrained:
-        say(subject.untrained)
+    say(f"{done}, masks {masks}, {algorithm}.\n{subject.untrained}")
     explained, measured = show_results(explainer, subject, found, measure, report is not None)
     if out is not None:
         facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}
         write_summary(out, {**subject.origin, **facts, "instances": len(found), "metrics": measured})
     if report is not None and explained:
         write_page(report, subject, explainer, {method: explained}, f"Why these predictions? {dataset or model}")
+
+
+def explain_outputs(
+    explainer: Explainer,
+    graphs: Any,
+    outputs: Sequence[int],
+    backend: tuple[str, int | None, str | None],
+    quiet: bool,
+    run: dict[str, Any],
+) -> Sequence[Explanation]:
+    """Return the explanations of some predictions, made on a backend.
+
+    Args:
+        explainer, graphs, outputs: what is explained.
+        backend: name, number of workers and address.
+        quiet: show no progress bar.
+        run: further arguments of :func:`nseg.explain_many`.
+    """
+    from nseg import backends
+    from nseg.explain.many import explain_many
+
+    progress = False if quiet else None
+    if hasattr(explainer.algorithm, "fit"):  # such a method is trained on what it explains
+        explainer.algorithm.fit(explainer, graphs, outputs, progress=progress)
+    with backends.make(*backend) as pool, interruptible(resumable=run["out"] is not None):
+        found: Sequence[Explanation] = explain_many(explainer, graphs, outputs, progress=progress, backend=pool, **run)
+    return found
 
 
 def check_subject(

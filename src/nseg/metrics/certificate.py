@@ -42,6 +42,7 @@ class Certificate:
         kept, elements: number of elements in the explanation, and in the instance.
         unit: what the elements are.
         size: how many elements of each kind are kept, and of how many.
+        class_name: name of the explained class, if it has one.
         outcome: the explained event, if it is not simply the class.
     """
 
@@ -69,16 +70,18 @@ class Certificate:
     elements: int
     unit: str
     size: tuple[PartSize, ...] = ()
+    class_name: str | None = None
     outcome: Event | None = None
 
     def words(self, class_name: str | None = None, molecule: bool = False) -> str:
         """The certificate in plain words.
 
         Args:
-            class_name: name of the class.
+            class_name: name of the class; by default the certificate's own.
             molecule: whether edges are bonds and nodes are atoms.
         """
-        sentences = [self._explanation(self._statement(class_name), molecule), self._complement(), self._bounds()]
+        name = self.class_name if class_name is None else class_name
+        sentences = [self._explanation(self._statement(name), molecule), self._complement(), self._bounds()]
         return " ".join([*sentences, self._monotonicity(), self._ceiling()])
 
     def as_plain_data(self) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from nseg.metrics.evaluator import MASK_NAMES, WorldEvaluator
 from nseg.metrics.intervals import mean_interval
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
+from nseg.names import NamedData, Names, resolve_names
 from nseg.search.complement import Bernoulli, Law, literal
 from nseg.search.enumeration import complement_probabilities, enumerate_worlds
 from nseg.search.formulas import bounds
@@ -231,6 +232,7 @@ def certify(
     confidence: float = 0.95,
     exact: int = 12,
     seed: int = 0,
+    class_names: Any = None,
 ) -> list[Certificate]:
     r"""Certify hard explanations: bounds of PNS, PN and PS under a law of their complement, with intervals.
 
@@ -258,6 +260,7 @@ def certify(
         confidence: of the intervals.
         exact: enumerate all worlds of instances with at most this many elements, for the law and for the ceiling.
         seed: equal seeds give equal certificates, alone or in any batch.
+        class_names: names of the classes; by default those that the explanations carry, or of the data.
 
     Returns:
         A certificate for each explanation.
@@ -268,7 +271,16 @@ def certify(
         request = _check_request(law, samples, confidence, exact, seed, _shared_settings(evaluator.explanations))
         found = _certificates(evaluator, request)
     sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
-    return [replace(found[number], size=size) for number, size in enumerate(sizes)]
+    given = resolve_names(data, class_names=class_names)
+    names = [_class_name(given, one, found[number].target) for number, one in enumerate(evaluator.explanations)]
+    return [replace(found[n], size=size, class_name=name) for n, (size, name) in enumerate(zip(sizes, names, strict=True))]
+
+
+def _class_name(given: NamedData, one: Explanation, target: float) -> str | None:
+    """Name of the certified class: given, else on the explanation, else on the data; None if it has none."""
+    own: Names | None = one.get("names")
+    names = own if own is not None and "class_names" not in given.given else given.graph(int(one.output_id))
+    return names.class_name(target) if names.classes and isinstance(target, int) else None
 
 
 def _certificates(evaluator: WorldEvaluator, request: _Request) -> dict[int, Certificate]:
