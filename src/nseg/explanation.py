@@ -17,11 +17,20 @@ MASKS = ("edge_mask", "node_mask")
 HARD = "hard_"
 """Begins the names of their hard counterparts."""
 
-Numbers = Mapping[str, float]
-"""Numbers of an explanation's masks, by name."""
+Numbers = Mapping[str, Any]
+"""What the model says about an explanation's masks, by name."""
 
-NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
-"""Names of these numbers."""
+NUMBERS = (
+    *("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement"),
+    *("pns_masked", "pns_removed", "p_empty"),
+)
+"""Names of the numbers among them."""
+
+FLAGS = ("keeps", "changes", "keeps_empty", "holds_masked", "holds_removed")
+"""Names of what is true or false."""
+
+TEXTS = ("intervention", "verdict")
+"""Names of the texts."""
 
 
 class Explanation(PyGExplanation):  # type: ignore[misc]
@@ -29,9 +38,15 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
 
     Attributes:
         renderer: draws an explanation as HTML. The front door sets it, because drawing lives in a higher room.
+        writer: puts an explanation into words; likewise.
     """
 
     renderer: ClassVar[Callable[[PyGExplanation], str] | None] = None
+    writer: ClassVar[Callable[[PyGExplanation], str] | None] = None
+
+    def words(self) -> str:
+        """What is kept, what the model says with and without it, the verdict, and whether it holds if edges are deleted."""
+        return str(self.get("verdict")) if Explanation.writer is None else Explanation.writer(self)
 
     def measured_by(self, measure: Callable[[PyGExplanation], Numbers]) -> Explanation:
         """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
@@ -53,7 +68,7 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
             found[HARD + name] = found[name] > 0
         unchanged = all(torch.equal(found[HARD + name], self[HARD + name]) for name in hard)
         found["exact"] = unchanged and bool(self.get("exact"))
-        for name in NUMBERS:
+        for name in (*NUMBERS, *FLAGS, *TEXTS):
             found[name] = None
         for name, value in ({} if measure is None else measure(found)).items():
             found[name] = value

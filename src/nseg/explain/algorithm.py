@@ -14,7 +14,7 @@ from torch_geometric.explain.config import MaskType, ModelMode
 
 from nseg.errors import NsegWarning, UnsupportedError
 from nseg.explain.answers import BatchAnswer, build_explanation
-from nseg.explain.measurement import Remeasurement
+from nseg.explain.measurement import Remeasurement, measure_hard
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation
 from nseg.graphs.batch import InstanceBatch
@@ -63,16 +63,17 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         hard, exact = harden(causal, parts, result, self.settings)
         split = parts.split(self.settings)
 
-        def p(masks: Masks) -> Tensor:
-            found = evaluate(causal, parts, masks.map(lambda mask: mask.unsqueeze(0).to(causal.dtype)), split)
-            return torch.cat([found.p_factual, found.p_complement])
+        found = evaluate(causal, parts, result.soft.map(lambda mask: mask.unsqueeze(0).to(causal.dtype)), split)
+        soft_p = torch.cat([found.p_factual, found.p_complement])
+        measured = measure_hard(causal, parts, hard, split, self.settings.intervention)
 
         def on_graph(masks: Masks) -> Masks:
             return Masks({**masks, **parts.to_weights(Masks({k: v for k, v in masks.items() if k == EDGES}))})
 
         common = NODES in parts and self.explainer_config.node_mask_type is MaskType.common_attributes
+        soft_on_graph, hard_on_graph = on_graph(result.soft), on_graph(hard)
         return BatchAnswer(
-            causal.instances, on_graph(result.soft), on_graph(hard), p(result.soft), p(hard), exact, split, common
+            causal.instances, soft_on_graph, hard_on_graph, soft_p, measured, exact, split, common, parts.tied
         )
 
     def parts(self, instances: InstanceBatch) -> MaskParts:
@@ -107,7 +108,8 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         nodes = torch.arange(inputs.num_nodes, device=row.device)
         found = build_explanation(answer, 0, inputs.edge_index, edges, nodes, self.settings)
         kind = self.explainer_config.node_mask_type
-        return found.measured_by(Remeasurement((edges, nodes), [plain], answer.split, kind))
+        again = Remeasurement((edges, nodes), [plain], answer.split, kind, self.settings.intervention)
+        return found.measured_by(again)
 
     @property
     def masks(self) -> tuple[bool, bool]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nseg.explain.measurement import numbers_of
+from nseg.explain.measurement import Measured, numbers_of
 from nseg.explanation import Explanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import Role
@@ -23,20 +23,23 @@ class BatchAnswer:
     Args:
         instances: what was explained.
         soft, hard: masks: of edges [E], of nodes [N, w], or [B, F] for features common to all nodes.
-        soft_p, hard_p: p_factual and p_complement of these masks, [2, B] each.
+        soft_p: p_factual and p_complement of the soft masks, [2, B].
+        measured: what the model says about the hard ones.
         exact: whether each hard mask is the best there is, by enumeration, [B].
         split: probability of each sub-event of the complement.
         common: whether node masks are of features common to all nodes.
+        tied: whether both directions of an edge are one.
     """
 
     instances: InstanceBatch
     soft: Masks
     hard: Masks
     soft_p: Tensor
-    hard_p: Tensor
+    measured: Measured
     exact: Tensor
     split: tuple[float, ...]
     common: bool = False
+    tied: bool = False
 
 
 def build_explanation(
@@ -76,7 +79,7 @@ def build_explanation(
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
-        **numbers_of(answer.hard_p[:, number], answer.soft_p[:, number]),
+        **numbers_of(answer.measured, number, answer.soft_p[:, number], list(answer.hard)),
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,
         "settings": settings.as_plain_data(),

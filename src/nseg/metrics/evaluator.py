@@ -29,7 +29,7 @@ from nseg.model.traced_graph import TracedGraph
 from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 from nseg.search.settings import BaseSettings
-from nseg.search.worlds import build_worlds
+from nseg.search.worlds import OUTSIDE, build_worlds
 
 MaskKind = Literal["soft", "hard"] | float
 """Which masks are meant: soft, hard, or soft ones cut at a threshold."""
@@ -188,6 +188,7 @@ class WorldEvaluator:
         """Weights of the worlds that a causal model is verified in."""
         packed = group.pack(masks)
         worlds = build_worlds(group.parts, packed.map(lambda mask: mask.unsqueeze(0)))
+        worlds.pop(OUTSIDE, None)
         for part in group.parts:
             u = uniform(self._keys(group, part), 2, (0,), worlds[part.name].dtype).T  # [2, m]
             inside = packed[part.name].flatten() > 0  # worlds of the certificates: any subset, elements left out at random

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from nseg.graphs.batch import InstanceBatch
 from nseg.model.outcomes import Outcome
-from nseg.model.removal import OneAtATime, Remover, SmallerGraphs, rescaled_messages
+from nseg.model.removal import OneAtATime, Remover, SmallerGraphs
+from nseg.model.rescaling import rescaled_messages
 from nseg.model.runner import WorldRunner
 
 SHARES = (1.0, 0.9, 0.5, 0.1)

@@ -73,9 +73,7 @@ class WorldRunner:
         other._messages = messages if self._messages is not None else None
         return other
 
-    def run(
-        self, edge: Tensor | None, node: Tensor | None, worlds: int, scaled: Sequence[Tensor] | None = None
-    ) -> Tensor:
+    def run(self, edge: Tensor | None, node: Tensor | None, worlds: int, scaled: Sequence[Tensor] | None = None) -> Tensor:
         """The model's output for the explained rows in K worlds, [K, R, ...].
 
         Args:

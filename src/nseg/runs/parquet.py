@@ -6,6 +6,8 @@ Columns, a row per explanation (:data:`SCHEMA`):
   ``reason``: why it could not be explained, null if it was;
 - ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``,
   ``left_out``, ``seed``: as on an explanation; null where its algorithm does not provide them;
+- ``intervention``, ``pns_masked``, ``pns_removed``, ``p_empty``, ``keeps``, ``changes``, ``keeps_empty``, ``holds_masked``,
+  ``holds_removed``, ``verdict``: likewise; absent in files of earlier versions;
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
 - ``edge_mask``, ``hard_edge_mask``, ``reached``: a value for each of those edges; ``node_mask``, ``hard_node_mask``: row by
   row, ``node_mask_width`` values for each of those nodes (or once, for features common to all nodes);
@@ -35,10 +37,9 @@ from torch import Tensor
 from torch_geometric.explain.config import ModelConfig
 
 from nseg.errors import StoreError
-from nseg.explanation import Explanation, with_ids
+from nseg.explanation import FLAGS, NUMBERS, TEXTS, Explanation, with_ids
 from nseg.storage import files
 
-NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
 TENSORS = {
     "edge_id": torch.long,
     "node_id": torch.long,
@@ -59,6 +60,8 @@ SCHEMA = pa.schema(
         "target": pa.int64(),
         "reason": pa.string(),
         **dict.fromkeys(NUMBERS, pa.float64()),
+        **dict.fromkeys(FLAGS, pa.bool_()),
+        **dict.fromkeys(TEXTS, pa.string()),
         "exact": pa.bool_(),
         "left_out": pa.int64(),
         "seed": pa.int64(),
@@ -156,7 +159,7 @@ def read_file(path: Path) -> list[Explanation]:
 
 def _row(one: Explanation) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
-    row |= {name: one.get(name) for name in ("reason", *NUMBERS, *OPTIONAL)}
+    row |= {name: one.get(name) for name in ("reason", *NUMBERS, *FLAGS, *TEXTS, *OPTIONAL)}
     row |= {"output_id": int(one.output_id), "target": _explained_class(one)}
     if row["seed"] is not None and not -(1 << 63) <= row["seed"] < 1 << 63:
         row["seed"] = None  # only the settings hold a number of any size
@@ -198,7 +201,7 @@ def _explanation(row: dict[str, Any]) -> Explanation:
         return found
     if row["target"] is not None:
         found.target = torch.tensor([row["target"]])
-    for name in (*NUMBERS, *OPTIONAL):
+    for name in (*NUMBERS, *FLAGS, *TEXTS, *OPTIONAL):
         if row.get(name) is not None:
             found[name] = row[name]
     dtypes = json.loads(row.get("dtypes") or "{}")
