@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -16,8 +16,9 @@ from nseg.metrics.removal import outputs_after_removal
 from nseg.search.formulas import bounds
 from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, Masks
+from nseg.search.settings import INTERVENTIONS
 
-Intervention = Literal["mask", "remove"]
+Intervention = Literal["mask", "remove", "both"]
 TENTHS = tuple(t / 10 for t in range(10))
 
 
@@ -31,7 +32,8 @@ class Fidelity:
         pns, pn, ps: mean lower bounds of the literal complement.
         sparsity: mean share of the reachable elements that is left out; never read charact without it.
         masks: ``"soft"``, ``"hard"`` or the threshold of the masks.
-        intervention: ``"mask"`` weighs messages, ``"remove"`` deletes edges.
+        intervention: ``"mask"`` weighs messages, ``"remove"`` deletes edges, ``"both"`` counts, for each explanation, what
+            holds in either case, and the smaller bound.
         instances: number of explanations.
     """
 
@@ -70,6 +72,17 @@ class InstanceFidelity:
     p_complement: Tensor
     p_without: Tensor
     sparsity: Tensor
+
+    def smaller(self, other: InstanceFidelity) -> InstanceFidelity:
+        """Of two kinds of worlds, for each instance the one with the smaller bound; only what happens in both counts."""
+        mine = self.p_factual - self.p_complement <= other.p_factual - other.p_complement
+        names = ("p_factual", "p_complement", "p_without")
+        return replace(
+            self,
+            changed_without=torch.minimum(self.changed_without, other.changed_without),
+            changed_with=torch.maximum(self.changed_with, other.changed_with),
+            **{name: torch.where(mine, getattr(self, name), getattr(other, name)) for name in names},
+        )
 
     @property
     def bounds(self) -> Tensor:
@@ -188,12 +201,13 @@ class Evaluator(WorldEvaluator):
         return bool(self.explainer.explanation_type.value == "model")
 
     def _each(self, masks: list[Masks], intervention: Intervention) -> InstanceFidelity:
-        if intervention not in ("mask", "remove"):
-            raise InputError(f"intervention must be 'mask' or 'remove' (got {intervention!r}).")
+        if intervention not in INTERVENTIONS:
+            raise InputError(f"intervention must be {', '.join(map(repr, INTERVENTIONS))} (got {intervention!r}).")
+        if intervention == "both":
+            return self._each(masks, "mask").smaller(self._each(masks, "remove"))
         worlds = self.worlds(masks) if intervention == "mask" else outputs_after_removal(self, masks)
         p, in_worlds = self.probability(self.output), self.probability(worlds)
-        # removal takes everything explained away at once; masks mix the sub-events, like an explanation's p_complement
-        complement = in_worlds[1] if intervention == "remove" else (self.split * in_worlds[1:]).sum(0)
+        complement = (self.split * in_worlds[1:]).sum(0)
         changed_with, changed_without = self._changed(worlds[0]), self._changed(worlds[1])
         sparsity = self._sparsity(masks)
         return InstanceFidelity(changed_without, changed_with, p, in_worlds[0], complement, in_worlds[1], sparsity)
