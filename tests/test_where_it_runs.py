@@ -172,7 +172,7 @@ def pictures(put: Put) -> Any:
     explain, data = node_explainer(put)
     found = explain_many(explain, data, [3, 5])
     shown = [nseg.plot.scene(one, classes=data.y) for one in found]
-    return [[str(one) for one in shown], [vars(w) for one in nseg.plot.worlds_of(explain, data, found) for w in one]]
+    return [[plain(one) for one in shown], [vars(w) for one in nseg.plot.worlds_of(explain, data, found) for w in one]]
 
 
 def stored(put: Put, folder: Path) -> Any:
@@ -284,7 +284,8 @@ def assert_close(found: Any, expected: Any) -> None:
         for pair in zip(found, expected, strict=True):
             assert_close(*pair)
     elif isinstance(found, Tensor | float):
-        torch.testing.assert_close(found, expected, equal_nan=True)
+        # the sums of single precision may be taken in another order on another device
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6, equal_nan=True)
     else:
         assert found == expected
 

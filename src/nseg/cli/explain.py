@@ -26,6 +26,7 @@ from nseg.datasets.names import check_name as check_dataset
 from nseg.errors import InputError
 from nseg.models.catalogue import check_architecture
 from nseg.runs.layout import SHARD
+from nseg.search.settings import INTERVENTIONS
 from nseg.version import __version__
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ Index = Annotated[
     typer.Option(help="Predictions to explain: 7, 3,5,9 or 300:700. Default: the paper's of a dataset, all of your own."),
 ]
 Paper = Annotated[bool, typer.Option(help="Use the paper's settings for the dataset instead of the defaults.")]
+Intervention = Annotated[
+    str | None,
+    typer.Option(help="What taking edges away means: mask (their messages), remove (delete them), or both."),
+]
 Undirected = Annotated[bool, typer.Option(help="Give both directions of an edge one weight.")]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal masks.")]
 Model = Annotated[
@@ -77,6 +82,7 @@ def explain(
     masks: Masks = "e",
     index: Index = None,
     paper: Paper = False,
+    intervention: Intervention = None,
     undirected: Undirected = False,
     seed: Seed = 0,
     model: Model = None,
@@ -96,7 +102,7 @@ def explain(
 ) -> None:
     """Explain predictions, store them, and print how good the explanations are."""
     check_subject(dataset, model, weights, data, level, paper)
-    check_names(dataset, arch, method, objective, masks)
+    check_names(dataset, arch, method, objective, masks, intervention)
     numbers = None if index is None else parse_numbers(index)
     backend = choose_backend(backend, workers, address)
     set_threads(context)
@@ -106,6 +112,7 @@ def explain(
 
     prepare_outputs(out, report, data)
     settings = {"seed": seed, **({"undirected": True} if undirected else {})}
+    settings |= {} if intervention is None else {"intervention": intervention}
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
@@ -144,7 +151,9 @@ def check_subject(
         raise InputError(f"--level must be node or graph (got {level!r}).")
 
 
-def check_names(dataset: str | None, arch: str, method: str, objective: str | None, masks: str) -> None:
+def check_names(
+    dataset: str | None, arch: str, method: str, objective: str | None, masks: str, intervention: str | None
+) -> None:
     """Raise if a name is unknown; torch is not imported yet, so that a typo is answered at once."""
     if dataset is not None:
         check_dataset(dataset)
@@ -154,6 +163,8 @@ def check_names(dataset: str | None, arch: str, method: str, objective: str | No
         raise InputError(f"--objective belongs to nseg (got it with {method}). Leave it out.")
     if masks not in MASKS:
         raise InputError(f"--masks must be e (edges), f (nodes) or ef (both) (got {masks!r}).")
+    if intervention is not None and intervention not in INTERVENTIONS:
+        raise InputError(f"--intervention must be {', '.join(INTERVENTIONS)} (got {intervention!r}).")
 
 
 def prepare_outputs(out: Path | None, report: Path | None, data: Path | None) -> None:

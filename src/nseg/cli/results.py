@@ -13,7 +13,7 @@ from nseg import metrics
 from nseg.cli.console import console
 from nseg.datasets import Benchmark
 from nseg.runs.stored import attach
-from nseg.wording import bound_text, is_undirected, kept_parts, probability_text
+from nseg.wording import bound_text, deletion_text, is_undirected, kept_parts, probability_text
 
 CAPTION = (
     "Fid+: share of predictions whose class changes without the explanation (higher is better). Fid-: share whose class "
@@ -54,6 +54,7 @@ def in_words(explanation: Explanation) -> str:
     one = explanation
     p, q = probability_text(one.p_factual), probability_text(one.p_complement)
     sentences = [f"Output {one.output_id}: p {p} with only the explanation, {q} without it."]
+    sentences += [text for text in (one.get("verdict"), deletion_text(one)) if text]
     lists = {"edges": _edges, "directed edges": _edges, "nodes": _nodes, "node features": _node_features}
     for part in kept_parts(one):
         sentences.append(f"{part.share()} are kept: {_first(lists.get(part.unit, _features)(one))}.")

@@ -41,6 +41,7 @@ class Certificate:
         kept, elements: number of elements in the explanation, and in the instance.
         unit: what the elements are.
         size: how many elements of each kind are kept, and of how many.
+        intervention: whether messages over edges that are left out were masked or these edges deleted.
     """
 
     law: str
@@ -67,6 +68,7 @@ class Certificate:
     elements: int
     unit: str
     size: tuple[PartSize, ...] = ()
+    intervention: str = "mask"
 
     def words(self, class_name: str | None = None, molecule: bool = False) -> str:
         """The certificate in plain words.
@@ -85,7 +87,8 @@ class Certificate:
 
     def _explanation(self, target: str, molecule: bool) -> str:
         what = share_words(self.size, molecule) or f"{self.kept} of {self.elements} {self.unit}"
-        return f"With only {what}, the model gives {target} with p = {probability_text(self.p_factual)}."
+        how = " and all other edges deleted" if self.intervention == "remove" else ""
+        return f"With only {what}{how}, the model gives {target} with p = {probability_text(self.p_factual)}."
 
     def _complement(self) -> str:
         p = probability_text(self.p_complement)
@@ -102,6 +105,9 @@ class Certificate:
     def _bounds(self) -> str:
         low = [bound_text(i[0]) for i in (self.pns_interval, self.pn_interval, self.ps_interval)]
         estimates = [bound_text(value) for value in (self.pns, self.pn, self.ps)]
+        if not self.kept:  # with the class certain anyway, a ratio of two tiny numbers
+            more = "" if self.exact else f" (estimates {estimates[0]} and {estimates[1]})"
+            return f"Hence PNS >= {low[0]} and PN >= {low[1]}{more}; of an explanation that keeps nothing, PS says nothing."
         more = "" if self.exact else f" (estimates {estimates[0]}, {estimates[1]} and {estimates[2]})"
         return f"Hence PNS >= {low[0]}, PN >= {low[1]} and PS >= {low[2]}{more}."
 

@@ -146,6 +146,7 @@ class _Certifier:
                 kept=int(size[b]),
                 elements=int(parts.count[b]),
                 unit=parts.unit,
+                intervention=request.settings.intervention if EDGES in parts else "mask",
             )
             for b in range(len(self.causal.instances))
         ]
@@ -272,14 +273,16 @@ def certify(
     Returns:
         A certificate for each explanation.
     """
-    evaluator = WorldEvaluator(explainer, data, explanations)
-    _check_masks(evaluator)
-    settings = _shared_settings(evaluator.explanations, intervention)
-    request = _check_request(law, samples, confidence, exact, seed, settings)
-    kinds = ("mask", "remove") if settings.intervention == "both" else (settings.intervention,)
-    found = [_certify(evaluator, replace(request, settings=replace(settings, intervention=one))) for one in kinds]
+    with torch.inference_mode(False), torch.no_grad():
+        evaluator = WorldEvaluator(explainer, data, explanations)
+        _check_masks(evaluator)
+        settings = _shared_settings(evaluator.explanations, intervention)
+        request = _check_request(law, samples, confidence, exact, seed, settings)
+        kinds = ("mask", "remove") if settings.intervention == "both" else (settings.intervention,)
+        requests = [replace(request, settings=replace(settings, intervention=one)) for one in kinds]
+        found = [_certificates(evaluator, one) for one in requests]
     sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
-    return [replace(_smallest(certificates), size=size) for *certificates, size in zip(*found, sizes, strict=True)]
+    return [replace(_smallest([one[number] for one in found]), size=size) for number, size in enumerate(sizes)]
 
 
 def _smallest(certificates: Sequence[Certificate]) -> Certificate:
@@ -289,18 +292,17 @@ def _smallest(certificates: Sequence[Certificate]) -> Certificate:
     return replace(min(certificates, key=lambda one: one.pns), **least)
 
 
-def _certify(evaluator: WorldEvaluator, request: _Request) -> list[Certificate]:
-    """Certificates of all explanations under one intervention."""
-    masks, explainer = evaluator.masks("hard"), evaluator.explainer
+def _certificates(evaluator: WorldEvaluator, request: _Request) -> dict[int, Certificate]:
+    """The certificates of all explanations under one intervention, by their number."""
+    masks, kind = evaluator.masks("hard"), evaluator.explainer.node_mask_type if evaluator.nodes else None
     found: dict[int, Certificate] = {}
-    with torch.inference_mode(False), torch.no_grad(), borrow(evaluator.model):
+    with borrow(evaluator.model):
         for group in evaluator.groups:
-            nodes = explainer.node_mask_type if evaluator.nodes else None
-            parts = MaskParts.of(group.causal.instances, evaluator.edges, nodes, request.settings.undirected)
+            parts = MaskParts.of(group.causal.instances, evaluator.edges, kind, request.settings.undirected)
             kept = parts.flatten(parts.from_weights(group.pack(masks))) > 0.5
             certificates = _Certifier(group.causal, parts, kept, request).certificates()
             found.update(zip(group.numbers.tolist(), certificates, strict=True))
-    return [found[number] for number in range(len(found))]
+    return found
 
 
 def _check_masks(evaluator: WorldEvaluator) -> None:

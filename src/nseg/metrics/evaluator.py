@@ -125,8 +125,8 @@ class WorldEvaluator:
         with borrow(self.model), torch.no_grad():
             self._source = self._make_source(data)
             self.groups = self._trusted_groups()
-            self.output = self._in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
-        self.target = self._in_order([group.causal.instances.target for group in self.groups])
+            self.output = self.in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
+        self.target = self.in_order([group.causal.instances.target for group in self.groups])
         self.label = self.outcome.predicted(self.output)
         if (note := self.outcome.note(self.output)) is not None:
             warnings.warn(note, NsegWarning, stacklevel=3)
@@ -164,7 +164,7 @@ class WorldEvaluator:
         Compared are the worlds of the hard masks, and two random worlds.
         """
         masks = self.default_masks
-        output = self._in_order([group.causal.output(self._test_weights(group, masks)) for group in groups], 1, groups)
+        output = self.in_order([group.causal.output(self._test_weights(group, masks)) for group in groups], 1, groups)
 
         def agrees(numbers: Tensor, reference: CausalModel | None) -> Tensor:
             none = torch.zeros_like(numbers, dtype=torch.bool)
@@ -246,7 +246,7 @@ class WorldEvaluator:
         kwargs = {name: one[name] for name in one._model_args}
         return check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
 
-    def _in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
+    def in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
         """Values of all groups in the order of the explanations."""
         order = torch.argsort(torch.cat([group.numbers for group in groups or self.groups]))
         return torch.cat(values, dim).index_select(dim, order)
@@ -259,6 +259,12 @@ class WorldEvaluator:
             for number, at in zip(group.numbers.tolist(), group.edge_at, strict=True):
                 reached[number][at[at >= 0]] = True
         return reached
+
+    @property
+    def intervention(self) -> str:
+        """What the explanations were searched under; ``"mask"`` if nobody knows, or if they differ."""
+        found = {one.get("intervention") or "mask" for one in self.explanations}
+        return found.pop() if len(found) == 1 and self.edges else "mask"
 
     @cached_property
     def split(self) -> Tensor:
@@ -291,7 +297,7 @@ class WorldEvaluator:
         nodes are masked.
         """
         with borrow(self.model):
-            return self._in_order(
+            return self.in_order(
                 [
                     group.causal.output(build_worlds(group.parts, group.pack(masks).map(lambda mask: mask.unsqueeze(0))))
                     for group in self.groups
@@ -311,7 +317,7 @@ class WorldEvaluator:
                     worlds = make(packed[part.name].flatten(), self._keys(group, part))
                     weights[part.name] = worlds.reshape(len(worlds), *part.shape)
                 found.append(group.causal.output(group.parts.to_weights(weights)))
-            return self._in_order(found, dim=1)
+            return self.in_order(found, dim=1)
 
     def _keys(self, group: EvaluatedGroup, part: Part) -> Tensor:
         """One key per entry of a packed mask, from the explained output and the caller's number of the edge or node."""

@@ -196,6 +196,18 @@ class Evaluator(WorldEvaluator):
 
     # --- parts of the above ------------------------------------------------------------------------------------------------
 
+    def worlds_under(self, masks: list[Masks], intervention: str) -> Tensor:
+        """The model's output in the worlds of each mask, with messages masked or edges deleted, [1 + A, B, ...].
+
+        With ``"both"``, for each explanation the one with the smaller bound.
+        """
+        if intervention != "both":
+            return self.worlds(masks) if intervention == "mask" else outputs_after_removal(self, masks)
+        masked, removed = self.worlds(masks), outputs_after_removal(self, masks)
+        gaps = [p[0] - (self.split * p[1:]).sum(0) for p in map(self.probability, (masked, removed))]
+        mine = (gaps[0] <= gaps[1]).view(1, -1, *[1] * (masked.dim() - 2))
+        return torch.where(mine, masked, removed)
+
     @property
     def _explains_prediction(self) -> bool:
         return bool(self.explainer.explanation_type.value == "model")
@@ -205,7 +217,7 @@ class Evaluator(WorldEvaluator):
             raise InputError(f"intervention must be {', '.join(map(repr, INTERVENTIONS))} (got {intervention!r}).")
         if intervention == "both":
             return self._each(masks, "mask").smaller(self._each(masks, "remove"))
-        worlds = self.worlds(masks) if intervention == "mask" else outputs_after_removal(self, masks)
+        worlds = self.worlds_under(masks, intervention)
         p, in_worlds = self.probability(self.output), self.probability(worlds)
         complement = (self.split * in_worlds[1:]).sum(0)
         changed_with, changed_without = self._changed(worlds[0]), self._changed(worlds[1])

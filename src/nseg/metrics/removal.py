@@ -17,6 +17,7 @@ from nseg.model.causal import CausalModel
 from nseg.model.strategy import PLAIN, UNTRACED, RunStrategy
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.worlds import build_worlds
+from nseg.wording import is_undirected
 
 OUTPUT_ROLES = {"node": Role.NODE, "graph": Role.GRAPH, "edge": Role.PAIR}
 
@@ -25,7 +26,9 @@ OUTPUT_ROLES = {"node": Role.NODE, "graph": Role.GRAPH, "edge": Role.PAIR}
 def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tensor:
     """The model's output in the worlds of each mask, with edges deleted, [1 + A, B, ...]; masks must be hard.
 
-    The worlds are those of :meth:`WorldEvaluator.worlds`, on each explanation's own graph, in one batch if that is exact.
+    The fastest of three ways that gives, for a few explanations, what each gives alone on its own graph: the causal models
+    of the search, which need no smaller graphs where masks keep nothing out of their reach; all graphs in one batch; or
+    one by one.
     """
     if not evaluator.edges:
         raise InputError("Only edges can be removed (got node masks only). Use intervention='mask'.")
@@ -33,13 +36,32 @@ def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> 
         raise InputError("Masks must be hard to remove edges (got soft ones). Use masks='hard' or a threshold.")
     with borrow(evaluator.model):
         few = [_outputs(evaluator, masks, slice(n, n + 1), PLAIN) for n in range(min(3, len(masks)))]
-        try:
-            together = _outputs(evaluator, masks, slice(None), UNTRACED)
-            if bool(evaluator.outcome.agree(together[:, : len(few)], torch.cat(few, 1)).all()):
-                return together
-        except Exception:  # a model may raise anything on graphs that it does not expect together
-            pass
+        for way in (_outputs_in_reach, _outputs_together):
+            try:
+                found = way(evaluator, masks)
+                if found is not None and bool(evaluator.outcome.agree(found[:, : len(few)], torch.cat(few, 1)).all()):
+                    return found
+            except Exception:  # a model may raise anything on graphs that it does not expect together
+                continue
         return torch.cat([_outputs(evaluator, masks, slice(n, n + 1), PLAIN) for n in range(len(masks))], 1)
+
+
+def _outputs_in_reach(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tensor | None:
+    """The outputs by the causal models of the search; None if masks keep edges that are out of their reach."""
+    tied, found = all(map(is_undirected, evaluator.explanations)), []
+    for group in evaluator.groups:
+        packed = group.pack(masks)
+        total = sum(float(masks[number][EDGES].sum()) for number in group.numbers.tolist())
+        if not tied and float(packed[EDGES].sum()) != total:
+            return None
+        worlds = build_worlds(group.parts, packed.map(lambda mask: mask.unsqueeze(0)))
+        found.append(group.causal.removing(tied).output(worlds))
+    return evaluator.in_order(found, 1)
+
+
+def _outputs_together(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tensor:
+    """The outputs on the explanations' own graphs, in one batch."""
+    return _outputs(evaluator, masks, slice(None), UNTRACED)
 
 
 def _outputs(evaluator: WorldEvaluator, masks: Sequence[Masks], some: slice, strategy: RunStrategy) -> Tensor:

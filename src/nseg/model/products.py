@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.nn.functional import embedding_bag
 from torch_geometric.nn import MessagePassing
 
+from nseg.graphs.batch import offsets
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # torch says once that such tensors are in beta; the product below is all we need
     torch.sparse_csr_tensor([0, 0], [], [], (1, 1))
@@ -108,8 +110,7 @@ class SparsePattern:
         self.order = None if bool((receiver[1:] >= receiver[:-1]).all()) else torch.argsort(receiver, stable=True)
         self.sender = sender if self.order is None else sender[self.order]
         self.receiver = receiver if self.order is None else receiver[self.order]
-        self.count = self.receiver.bincount(minlength=nodes)
-        self.first = torch.cumsum(self.count, 0) - self.count
+        self.ptr = offsets(self.receiver.bincount(minlength=nodes))
         self._transposed: tuple[Tensor, Tensor, Tensor] | None = None
 
     @property
@@ -117,8 +118,8 @@ class SparsePattern:
         """Messages in the order of their senders, the receivers in that order, and the first message of each sender."""
         if self._transposed is None:
             order = torch.argsort(self.sender, stable=True)
-            count = self.sender.bincount(minlength=self.nodes)
-            self._transposed = order, self.receiver[order], torch.cumsum(count, 0) - count
+            first = offsets(self.sender.bincount(minlength=self.nodes))[:-1]
+            self._transposed = order, self.receiver[order], first
         return self._transposed
 
     def multiply(self, values: Tensor, features: Tensor) -> Tensor:
@@ -136,7 +137,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, features: Tensor, pattern: SparsePattern) -> Tensor:
         ctx.save_for_backward(values, features)
         ctx.pattern = pattern
-        return embedding_bag(pattern.sender, features, pattern.first, mode="sum", per_sample_weights=values)
+        return embedding_bag(pattern.sender, features, pattern.ptr[:-1], mode="sum", per_sample_weights=values)
 
     @staticmethod
     def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
@@ -153,11 +154,10 @@ class _Product(torch.autograd.Function):
 
 def _sampled_product(left: Tensor, right: Tensor, pattern: SparsePattern) -> Tensor:
     """The product of each message's row of ``left`` (its receiver) and of ``right`` (its sender), [M]."""
-    if left.device.type == "cpu" and not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+    if left.device.type != "cpu" or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return (left.index_select(0, pattern.receiver) * right.index_select(0, pattern.sender)).sum(1)
-    end = torch.cat([pattern.first, pattern.first.new_tensor([len(pattern.sender)])])
     nothing = torch.zeros(len(pattern.sender), dtype=left.dtype, device=left.device)
     shape = pattern.nodes, pattern.nodes
-    where = torch.sparse_csr_tensor(end, pattern.sender, nothing, shape, check_invariants=False)
+    where = torch.sparse_csr_tensor(pattern.ptr, pattern.sender, nothing, shape, check_invariants=False)
     product: Tensor = torch.sparse.sampled_addmm(where, left, right.t(), beta=0.0)
     return product.values()

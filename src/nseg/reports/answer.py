@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
+from nseg.explanation import FLAGS, TEXTS
 from nseg.metrics.evaluator import MASK_NAMES
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.lines import LineIndex
@@ -17,7 +18,7 @@ from nseg.reports.method import Method
 from nseg.reports.ranking import ranking_thresholds, reachable_weights
 from nseg.search import formulas
 from nseg.search.parts import Masks
-from nseg.wording import bound_text, edge_unit, element_values
+from nseg.wording import bound_text, deletion_text, edge_unit, element_values
 
 MAX_CELLS = 600
 """Maximum number of features of nodes that the page lists for one explanation; all of them count."""
@@ -132,9 +133,17 @@ class MethodAnswer:
             "exact": bool(self.explanation.get("exact") or False),
             **({"cells": self._cells_json()} if self.method.node_mask is MaskType.attributes else {}),
             **self._numbers(),
+            **self._verdict(),
             "stops": self._stops(counted),
             "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }
+
+    def _verdict(self) -> JsonObject:
+        """What the explanation says of itself; nothing for methods of others."""
+        one = self.explanation
+        known = {name: one.get(name) for name in (*FLAGS, *TEXTS)}
+        numbers = {name: rounded(one.get(name)) for name in ("pns_masked", "pns_removed", "p_empty")}
+        return {**known, **numbers, "deletion": deletion_text(one) or None}
 
     def _selected(self, entries: MaskEntries, drawn: Tensor) -> Tensor:
         return drawn if entries is self.lines else torch.arange(entries.kept.size(1))
