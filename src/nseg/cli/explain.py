@@ -111,7 +111,7 @@ def explain(
     from nseg.explain.many import explain_many
 
     prepare_outputs(out, report, data)
-    settings = {"seed": seed, **({"undirected": True} if undirected else {})}
+    settings: dict[str, Any] = {"seed": seed, **({"undirected": True} if undirected else {})}
     settings |= {} if intervention is None else {"intervention": intervention}
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level)

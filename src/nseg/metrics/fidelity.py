@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,7 +17,6 @@ from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, Masks
 from nseg.search.settings import INTERVENTIONS
 
-Intervention = Literal["mask", "remove", "both"]
 TENTHS = tuple(t / 10 for t in range(10))
 
 
@@ -128,19 +126,19 @@ class Evaluator(WorldEvaluator):
     The target is the predicted class, or the given one if a phenomenon is explained.
     """
 
-    def fidelity(self, masks: MaskKind = "soft", intervention: Intervention = "mask") -> Fidelity:
+    def fidelity(self, masks: MaskKind = "soft", intervention: str = "mask") -> Fidelity:
         """Fid+, Fid- and charact, by label and by probability, with the bounds and the sparsity."""
         return self._fidelity(self.masks(masks), str(masks), intervention)
 
-    def each(self, masks: MaskKind = "soft", intervention: Intervention = "mask") -> InstanceFidelity:
+    def each(self, masks: MaskKind = "soft", intervention: str = "mask") -> InstanceFidelity:
         """The values of each instance, of which fidelity is the mean."""
         return self._each(self.masks(masks), intervention)
 
-    def thresholds(self, at: Sequence[float] = TENTHS[1:], intervention: Intervention = "mask") -> Curve:
+    def thresholds(self, at: Sequence[float] = TENTHS[1:], intervention: str = "mask") -> Curve:
         """Fidelity of masks cut at each threshold (Fig. 4 of the paper)."""
         return self._curve("threshold", [self.masks(t) for t in at], at, intervention)
 
-    def sparsities(self, at: Sequence[float] = TENTHS, intervention: Intervention = "mask") -> Curve:
+    def sparsities(self, at: Sequence[float] = TENTHS, intervention: str = "mask") -> Curve:
         """Fidelity of the highest elements of each mask, for each share of the reachable elements that is left out."""
         ranked = []
         for reached, masks in zip(self.reached, self.masks("soft"), strict=True):
@@ -212,7 +210,7 @@ class Evaluator(WorldEvaluator):
     def _explains_prediction(self) -> bool:
         return bool(self.explainer.explanation_type.value == "model")
 
-    def _each(self, masks: list[Masks], intervention: Intervention) -> InstanceFidelity:
+    def _each(self, masks: list[Masks], intervention: str) -> InstanceFidelity:
         if intervention not in INTERVENTIONS:
             raise InputError(f"intervention must be {', '.join(map(repr, INTERVENTIONS))} (got {intervention!r}).")
         if intervention == "both":
@@ -224,7 +222,7 @@ class Evaluator(WorldEvaluator):
         sparsity = self._sparsity(masks)
         return InstanceFidelity(changed_without, changed_with, p, in_worlds[0], complement, in_worlds[1], sparsity)
 
-    def _fidelity(self, masks: list[Masks], kind: str, intervention: Intervention) -> Fidelity:
+    def _fidelity(self, masks: list[Masks], kind: str, intervention: str) -> Fidelity:
         each = self._each(masks, intervention)
         plus, minus = each.changed_without.mean(), each.changed_with.mean()
         pns, pn, ps = each.bounds.mean(1).tolist()
@@ -259,7 +257,7 @@ class Evaluator(WorldEvaluator):
             ]
         )
 
-    def _curve(self, along: str, masks: list[list[Masks]], at: Sequence[float], intervention: Intervention) -> Curve:
+    def _curve(self, along: str, masks: list[list[Masks]], at: Sequence[float], intervention: str) -> Curve:
         if not len(at) or list(at) != sorted(at):
             raise InputError(f"A curve needs values in ascending order (got {list(at)}).")
         found = [self._fidelity(m, along, intervention) for m in masks]
