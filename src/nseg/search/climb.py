@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.complement import Shifted
+from nseg.search.deletion import deletion_rankings
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.formulas import entropy, mix
 from nseg.search.harden import SEARCH_TOLERANCE, SearchResult
@@ -38,11 +41,22 @@ def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick:
     found = descend(causal, parts, initial_logits(causal, parts, settings), method, loop, tick)
     if settings.keep == "last":
         return SearchResult(found.last.map(lambda mask: mask[0]), steps=found.steps)
-    if not settings.path_points:
-        return SearchResult(found.best, found.best_of_starts if len(settings.starts) > 1 else None, steps=found.steps)
-    slope = path_gradient(_guide(causal, parts, settings), parts, settings.path_points)
-    rankings = Masks({name: torch.cat([mask, slope[name].unsqueeze(0)]) for name, mask in found.best_of_starts.items()})
+    more = list(_more_rankings(causal, parts, settings))
+    if not more and len(settings.starts) == 1:
+        return SearchResult(found.best, steps=found.steps)
+    rankings = found.best_of_starts
+    for other in more:
+        rankings = Masks({name: torch.cat([mask, other[name]]) for name, mask in rankings.items()})
     return SearchResult(found.best, rankings, steps=found.steps)
+
+
+def _more_rankings(causal: CausalModel, parts: MaskParts, settings: Settings) -> Iterator[Masks]:
+    """Rankings besides the climbed masks, [P, ...] per part."""
+    guide = _guide(causal, parts, settings)
+    if settings.path_points:
+        yield path_gradient(guide, parts, settings.path_points).map(lambda slope: slope.unsqueeze(0))
+    if settings.intervention != "mask" and EDGES in parts and guide is causal and settings.rounds:
+        yield deletion_rankings(causal, parts)  # gradients of masks may misguide
 
 
 def _guide(causal: CausalModel, parts: MaskParts, settings: Settings) -> CausalModel:
