@@ -25,6 +25,7 @@ from zoo import (
 )
 
 from nseg import NSEG, InputError, SettingsError, baselines, certify, explain_many
+from nseg.explanation import copy_explanation
 from nseg.metrics import Evaluator
 from nseg.model.borrow import borrow
 from nseg.model.removal import OneAtATime, SmallerGraphs
@@ -241,3 +242,36 @@ def test_words_say_whether_an_explanation_survives_deletion() -> None:
         for one in explain_many(explain, data, range(4)):
             assert words in one.words()
             assert one.verdict in one.words()
+
+
+# --- paths -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("intervention", INTERVENTIONS)
+@pytest.mark.parametrize("masks", [{"edge_mask_type": "object"}, {"edge_mask_type": "object", "node_mask_type": "object"}])
+@pytest.mark.parametrize("undirected", [False, True])
+def test_a_path_holds_the_bound_of_each_of_its_subsets(masks: dict[str, str], undirected: bool, intervention: str) -> None:
+    data, model = graph(), seeded(NODE_MODELS["gcn"])
+    explain = explainer(model, NSEG(intervention=intervention, undirected=undirected, steps=5), **masks)
+    found = explain_many(explain, data, [0, 5, 11])
+    for one in found:
+        path = one.path()
+        sizes = [point.size for point in path]
+        assert sizes == sorted(set(sizes))
+        assert any(point.pns == pytest.approx(one.pns, abs=1e-5) and same(point, one) for point in path)
+    for number in range(max(len(one.path()) for one in found)):
+        changed, points = [], [one.path()[min(number, len(one.path()) - 1)] for one in found]
+        for one, point in zip(found, points, strict=True):
+            copy = copy_explanation(one)
+            copy.hard_edge_mask = point.edge_mask
+            if point.node_mask is not None:
+                copy.hard_node_mask = point.node_mask
+            changed.append(copy)
+        each = Evaluator(explain, data, changed).each("hard", intervention)
+        assert each.pns.tolist() == pytest.approx([point.pns for point in points], abs=1e-4)
+
+
+def same(point: Any, one: Any) -> bool:
+    """Whether a point of a path is the explanation itself."""
+    nodes = point.node_mask is None or torch.equal(point.node_mask, one.hard_node_mask)
+    return nodes and torch.equal(point.edge_mask, one.hard_edge_mask)

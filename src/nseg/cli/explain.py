@@ -218,7 +218,7 @@ def show_results(
     for one in explained if len(explained) <= FEW else ():
         console().print(results.in_words(one), soft_wrap=True)
     if measured:
-        console().print(results.scores_table(measured))
+        console().print(results.scores_table(measured, results.judged_by(explained)))
     return explained, measured
 
 

@@ -94,12 +94,13 @@ def measure(
 
     Accuracy is measured where ground truth is known.
     """
+    intervention = judged_by(found)
     compared = {"explanation": found, **{kind: metrics.trivial(found, kind) for kind in ("all", "none", "random")}}
     measured = {}
     for name, explanations in compared.items():
         evaluator = metrics.Evaluator(explainer, graphs, explanations)
         for masks in ("soft", "hard"):
-            result = evaluator.fidelity(masks)
+            result = evaluator.fidelity(masks, intervention if masks == "hard" else "mask")
             scores = {metric: getattr(result, metric) for metric in FIDELITY}
             if benchmark is not None and masks == "soft":
                 kind = "node" if explanations[0].get("edge_mask") is None else "edge"
@@ -109,13 +110,25 @@ def measure(
     return measured
 
 
-def scores_table(measured: dict[str, dict[str, float]]) -> Table:
+def judged_by(found: Sequence[Explanation]) -> str:
+    """Return what taking edges away means for hard masks."""
+    return "mask" if found[0].get("edge_mask") is None else str(found[0].get("intervention") or "mask")
+
+
+TITLES = {
+    "mask": "Messages and features are weighted; nothing is removed",
+    "remove": "Hard masks: other edges are deleted. Soft masks: messages are weighted",
+    "both": "Hard masks: the worse of messages weighted by 0 and edges deleted. Soft masks: messages are weighted",
+}
+
+
+def scores_table(measured: dict[str, dict[str, float]], intervention: str = "mask") -> Table:
     """Return a table of metrics, one line per kind of mask; metrics that are never known are left out."""
     known = [m for m in HEADS if any(not math.isnan(scores.get(m, math.nan)) for scores in measured.values())]
     table = Table(
         "masks",
         *(HEADS[metric] for metric in known),
-        title="Messages and features are weighted; nothing is removed",
+        title=TITLES[intervention],
         caption=CAPTION + (TRUTH_CAPTION if "recall_at_k" in known else ""),
     )
     for name, scores in measured.items():

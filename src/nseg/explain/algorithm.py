@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import torch
@@ -27,6 +27,7 @@ from nseg.model.traced_graph import TracedGraph
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult, harden
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
+from nseg.search.path import measure_path
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import evaluate
 
@@ -71,9 +72,18 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             return Masks({**masks, **parts.to_weights(Masks({k: v for k, v in masks.items() if k == EDGES}))})
 
         common = NODES in parts and self.explainer_config.node_mask_type is MaskType.common_attributes
-        soft_on_graph, hard_on_graph = on_graph(result.soft), on_graph(hard)
+        path = measure_path(causal, parts, result.soft, hard, self.settings)
         return BatchAnswer(
-            causal.instances, soft_on_graph, hard_on_graph, soft_p, measured, exact, split, common, parts.tied
+            instances=causal.instances,
+            soft=on_graph(result.soft),
+            hard=on_graph(hard),
+            soft_p=soft_p,
+            measured=measured,
+            exact=exact,
+            split=split,
+            common=common,
+            tied=parts.tied,
+            path=replace(path, order=on_graph(path.order)),
         )
 
     def parts(self, instances: InstanceBatch) -> MaskParts:

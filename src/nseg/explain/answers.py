@@ -13,6 +13,7 @@ from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
 from nseg.search.parts import EDGES, NODES, Masks
+from nseg.search.path import SizePath
 from nseg.search.settings import BaseSettings
 
 
@@ -29,6 +30,7 @@ class BatchAnswer:
         split: probability of each sub-event of the complement.
         common: whether node masks are of features common to all nodes.
         tied: whether both directions of an edge are one.
+        path: bounds of other sizes.
     """
 
     instances: InstanceBatch
@@ -40,6 +42,7 @@ class BatchAnswer:
     split: tuple[float, ...]
     common: bool = False
     tied: bool = False
+    path: SizePath | None = None
 
 
 def build_explanation(
@@ -84,6 +87,12 @@ def build_explanation(
         "seed": settings.seed,
         "settings": settings.as_plain_data(),
     }
+    if answer.path is not None:
+        values |= {
+            "edge_order": on_edges(answer.path.order.get(EDGES)),
+            "node_order": on_nodes(answer.path.order.get(NODES)),
+        }
+        values |= {"path_sizes": answer.path.sizes[:, number], "path_pns": answer.path.pns[:, number]}
     for name, value in values.items():
         if value is not None:
             found[name] = value
