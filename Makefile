@@ -3,7 +3,7 @@ PIP_FLAGS ?= --quiet --disable-pip-version-check
 BIN = .venv/bin
 JOBS ?= 2
 
-.PHONY: demo test check lowest docs bench page clean
+.PHONY: demo test check lowest wheel docs bench page clean
 demo: .venv/ready  ## explain predictions of a trained GNN
 	$(BIN)/nseg demo
 
@@ -18,6 +18,9 @@ check: .venv/ready  ## lint and types
 KEEP ?= torch==2.13.0
 lowest:  ## smoke test with the lowest versions that pyproject.toml allows, except KEEP; takes minutes and downloads a lot
 	$(PYTHON) scripts/lowest_versions.py $(addprefix --keep ,$(KEEP))
+
+wheel: .venv/ready  ## build a wheel into dist/, and try it in an empty environment
+	$(BIN)/python scripts/build_wheel.py
 
 docs: .venv/ready  ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -1,123 +1,153 @@
-"""Speed of explain_many, compared with PyG's GNNExplainer and with NSEG one at a time, on one thread.
+"""Speed and quality of the default, compared with PyG's GNNExplainer in the same run: processor seconds on one thread.
 
     NSEG_DATA=... python benchmarks/speed.py --out benchmarks/results/speed.csv
 
-Prints for each of the authors' three GCNs: seconds per instance of PyG's GNNExplainer (100 epochs, one call per instance),
-of ``explain_many`` with default settings, and of NSEG called once per instance; the ratios; charact of soft masks with
-default settings and with the paper's preset; peak memory above the start for two budgets; and seconds per instance as the
-number of instances doubles from 16 to 512.
+For each dataset, network and mask (e: edges, ef: edges and nodes): milliseconds per instance of PyG's GNNExplainer (100
+epochs, one call per instance), of ``explain_many`` for every level of effort, how many times faster that is, and mean PNS
+(hard, mask) and mean size of the explanations. Run it alone on the machine. ``--memory`` prints the peak memory of
+``explain_many`` against its budget instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
-from authors import GRAPHS, explainer, fidelity, load
 from rich.console import Console
 from rich.table import Table
 from torch_geometric.explain import GNNExplainer
 
-from nseg import NSEG, explain_many
+from nseg import NSEG, Explainer, NsegWarning, datasets, explain_many, models
+from nseg.search.settings import EFFORTS
 
+NAMES = ("ba-shapes", "tree-cycles", "tree-grid", "ba-2motif", "mutagenicity", "msrc-21")
 MIB = 2**20
+Row = dict[str, str | int | float]
 
 
-def seconds(run: Callable[[], object]) -> float:
-    """Seconds of one call."""
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
+def make_explainer(name: str, arch: str, masks: str, algorithm: Any) -> Explainer:
+    return Explainer(
+        models.pretrained(name, arch),
+        algorithm,
+        explanation_type="model",
+        edge_mask_type="object",
+        node_mask_type="object" if masks == "ef" else None,
+        model_config=datasets.load(name).model_config,
+    )
 
 
-def peak_memory(name: str, folder: Path, budget: int) -> float:
-    """Peak memory of explaining all motif nodes in bytes above the start, measured in another process."""
-    command = [sys.executable, __file__, "--data", str(folder), "--measure", name, "--budget", str(budget)]
-    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+def seconds(run: Callable[[], Any]) -> tuple[float, Any]:
+    """Processor seconds of a call, and its result."""
+    began = time.process_time()
+    found = run()
+    return time.process_time() - began, found
 
 
-def measure_peak_memory(name: str, folder: Path, budget: int) -> float:
-    """Peak memory of explaining all motif nodes in this process, in bytes above the start."""
-    model, data = load(name, folder)
-    explain = explainer(model, NSEG(), "e")
-    explain_many(explain, data, [data.num_nodes - 1])  # warm up
+def mean(values: Iterator[float]) -> float:
+    found = list(values)
+    return sum(found) / len(found)
+
+
+def measure(name: str, arch: str, masks: str, efforts: list[str], calls: int, every: int) -> Iterator[Row]:
+    """One row per level of effort."""
+    bench = datasets.load(name)
+    data = bench.graphs[0] if bench.level == "node" else bench.graphs
+    index = bench.instances[::every].tolist()
+    few = index[:: max(1, len(index) // calls)][:calls]
+    rival = make_explainer(name, arch, masks, GNNExplainer(epochs=100))
+    explain_many(rival, data, few[:1], progress=False)  # warm up
+    pyg = seconds(lambda: explain_many(rival, data, few, progress=False))[0] / len(few)
+    for effort in efforts:
+        explain = make_explainer(name, arch, masks, NSEG(effort=effort))
+        explain_many(explain, data, few[:2], progress=False)
+        used, found = seconds(partial(explain_many, explain, data, index, progress=False))
+        ours = used / len(index)
+        size = mean(float(sum(one[k].sum() for k in ("hard_edge_mask", "hard_node_mask") if k in one)) for one in found)
+        yield {
+            "dataset": name,
+            "network": arch,
+            "masks": masks,
+            "effort": effort,
+            "instances": len(index),
+            "pyg_ms": round(1000 * pyg, 2),
+            "ms": round(1000 * ours, 3),
+            "times_faster": round(pyg / ours, 1),
+            "pns": round(mean(one.pns for one in found), 4),
+            "size": round(size, 3),
+        }
+
+
+def peak_memory(name: str, budget: int) -> float:
+    """Peak memory of explaining a dataset in this process, in MiB above the start (Linux)."""
+    bench = datasets.load(name)
+    data = bench.graphs[0] if bench.level == "node" else bench.graphs
+    explain = make_explainer(name, "gcn", "e", NSEG())
+    explain_many(explain, data, bench.instances[:2].tolist(), progress=False)
     Path("/proc/self/clear_refs").write_text("5")  # reset the peak
     before = memory("VmRSS")
-    explain_many(explain, data, range(GRAPHS[name][0], data.num_nodes), budget=budget)
-    return memory("VmHWM") - before
+    explain_many(explain, data, bench.instances.tolist(), budget=budget, progress=False)
+    return (memory("VmHWM") - before) / MIB
 
 
 def memory(field: str) -> float:
-    """A memory field of this process in bytes, from Linux's /proc/self/status."""
+    """A memory field of this process in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(float(line.split()[1]) * 1024 for line in lines if line.startswith(field))
 
 
-def measure_graph(name: str, folder: Path, calls: int) -> list[tuple[str, str, float]]:
-    """All measurements of one graph: graph, what was measured, value."""
-    first, *_ = GRAPHS[name]
-    model, data = load(name, folder)
-    motif = range(first, data.num_nodes)
-    few = motif[:: len(motif) // calls][:calls]
-    pyg, ours, preset = (explainer(model, a, "e") for a in (GNNExplainer(epochs=100), NSEG(), NSEG.paper(name.lower(), "e")))
-    for explain in (pyg, ours):  # warm up
-        explain(data.x, data.edge_index, index=first)
-    slow = seconds(lambda: [pyg(data.x, data.edge_index, index=i) for i in few]) / len(few)
-    loop = seconds(lambda: [ours(data.x, data.edge_index, index=i) for i in few]) / len(few)
-    found = explain_many(ours, data, motif)
-    fast = min(seconds(lambda: explain_many(ours, data, motif)) for _ in range(3)) / len(motif)
-    by_preset = explain_many(preset, data, motif)
-    result = [
-        (name, "GNNExplainer, seconds per instance", slow),
-        (name, "NSEG one at a time, seconds per instance", loop),
-        (name, f"explain_many of {len(motif)}, seconds per instance", fast),
-        (name, "times faster than GNNExplainer", slow / fast),
-        (name, "times faster than one at a time", loop / fast),
-        (name, "charact (soft, mask), default", fidelity(ours, data, found, hard=False)["charact_c"]),
-        (name, "charact (soft, mask), paper's preset", fidelity(preset, data, by_preset, hard=False)["charact_c"]),
-    ]
-    for budget in (32 * MIB, 256 * MIB):
-        result.append((name, f"peak MiB above start, budget {budget // MIB} MiB", peak_memory(name, folder, budget) / MIB))
-    doubling = [16, 32, 64, 128, 256, 512]
-    cycle = [motif[i % len(motif)] for i in range(0, 7 * doubling[-1], 7)]  # spread over all motifs
-    for count in doubling:
-        each = min(seconds(partial(explain_many, ours, data, cycle[:count])) for _ in range(2)) / count
-        result.append((name, f"seconds per instance of {count}", each))
-    return result
+def show(rows: list[Row], out: Path | None) -> None:
+    table = Table(*rows[0])
+    for row in rows:
+        table.add_row(*map(str, row.values()))
+    Console(width=140).print(table)
+    if out:
+        with out.open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=os.environ.get("NSEG_DATA"), help="folder that holds authors/")
-    parser.add_argument("--calls", type=int, default=20, help="instances for the one-at-a-time loops")
+    parser.add_argument("--datasets", nargs="+", default=list(NAMES), choices=NAMES)
+    parser.add_argument("--networks", nargs="+", default=["gcn", "gin"], choices=["gcn", "gin"])
+    parser.add_argument("--masks", nargs="+", default=["e", "ef"], choices=["e", "ef"])
+    parser.add_argument("--effort", nargs="+", default=["balanced"], choices=list(EFFORTS))
+    parser.add_argument("--calls", type=int, default=8, help="instances explained by GNNExplainer")
+    parser.add_argument("--every", type=int, default=1, help="explain every n-th instance")
     parser.add_argument("--out", type=Path, default=None, help="CSV to write")
-    parser.add_argument("--measure", default=None, help=argparse.SUPPRESS)
-    parser.add_argument("--budget", type=int, default=256 * MIB, help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.data is None:
-        parser.error("--data FOLDER or NSEG_DATA must name the folder with authors/GCN_*.npz")
+    parser.add_argument("--memory", action="store_true", help="peak memory for two budgets instead")
+    parser.add_argument("--measure", nargs=2, default=None, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
     torch.set_num_threads(1)
-    if args.measure:
-        print(measure_peak_memory(args.measure, args.data, args.budget))
+    warnings.simplefilter("ignore", NsegWarning)
+    if asked.measure:
+        print(peak_memory(asked.measure[0], int(asked.measure[1])))
         return
-    table = Table("graph", "what", "value")
-    records = [record for name in GRAPHS for record in measure_graph(name, args.data, args.calls)]
-    for name, what, value in records:
-        table.add_row(name, what, f"{value:.4g}")
-    Console(width=100).print(table)
-    if args.out:
-        with args.out.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["graph", "what", "value"])
-            writer.writerows((name, what, f"{value:.6g}") for name, what, value in records)
+    if asked.memory:
+        for name in asked.datasets:
+            for budget in (32 * MIB, 256 * MIB):
+                command = [sys.executable, __file__, "--measure", name, str(budget)]
+                peak = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+                print(f"{name}: budget {budget // MIB} MiB, peak {peak:.0f} MiB above the start", flush=True)
+        return
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    cases = [(name, arch, masks) for masks in asked.masks for arch in asked.networks for name in asked.datasets]
+    rows = []
+    for case in cases:
+        for row in measure(*case, asked.effort, asked.calls, asked.every):
+            rows.append({**row, "commit": git.stdout.strip()})
+            print(rows[-1], flush=True)
+    show(rows, asked.out)
 
 
 if __name__ == "__main__":

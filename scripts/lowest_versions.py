@@ -19,6 +19,8 @@ import tempfile
 import venv
 from pathlib import Path
 
+from build_wheel import build_wheel
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -54,7 +56,7 @@ def install(folder: Path, keep: list[str]) -> Path:
     pins = lowest_pins(python, keep)
     print("\n".join(pins), flush=True)
     subprocess.run([*pip, *pins], check=True)
-    subprocess.run([*pip, "--no-deps", "--no-build-isolation", str(ROOT)], check=True)
+    subprocess.run([*pip, "--no-deps", str(build_wheel(folder, python))], check=True)
     subprocess.run([python, "-m", "pip", "check", "--disable-pip-version-check"], check=True)
     return python
 

@@ -59,7 +59,7 @@ def call(*words: str) -> Result:
 def test_demo_prints_a_readable_table_and_writes_a_page(tmp_path: Path) -> None:
     page = tmp_path / "demo.html"
     output = call("demo", "--instances", "3", "--report", str(page)).output
-    for column in ("instance", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept"):
+    for column in ("instance", "class", "p factual", "p complement", "PNS", "edges kept"):
         assert column in output
     rows = re.findall(r"│ +(\d+) +│ +[\w ]+ +│ +([\d.]+) +│ +([\d.]+) +│ +([\d.]+) +│", output)
     assert [row[0] for row in rows] == ["300", "433", "566"]
@@ -79,19 +79,37 @@ def test_it_runs_from_a_shell_and_says_what_is_wrong(tmp_path: Path) -> None:
     assert wrong.stderr.startswith("nseg: There is no dataset of that name (got 'ba-shape'). Known: ba-shapes")
 
 
-def test_list_shows_all_there_is() -> None:
-    output = call("list").output
-    for word in ("ba-2motif", "msrc-21", "nseg, paper, tree-grid (ef)", "fid_plus", "roc_auc", "higher", "lower"):
-        assert word in output
-    for name, entry in baselines.CATALOGUE.items():
-        assert re.search(rf"│ {name} +│ {re.escape(entry.idea)}", output), name
+def cells(output: str) -> str:
+    """The text of a table whose cells may be wrapped, column by column."""
+    rows = [line.strip("│").split("│") for line in output.splitlines() if line.startswith("│")]
+    return " ".join(" ".join(" ".join(column).split()) for column in zip(*rows, strict=True))
+
+
+def test_list_shows_one_table_at_a_time_in_80_columns() -> None:
+    expected = {
+        "datasets": ["ba-2motif", "msrc-21"],
+        "methods": [*baselines.CATALOGUE, *(entry.idea for entry in baselines.CATALOGUE.values())],
+        "metrics": ["fid_plus", "roc_auc", "higher", "lower"],
+        "studies": ["smoke"],
+        "settings": ["nseg, paper, tree-grid (ef)"],
+    }
+    for what, words in expected.items():
+        output = call("list", what).output
+        assert all(" ".join(word.split()) in cells(output) for word in words), what
+        assert max(map(len, output.splitlines())) <= 80
+        assert "\x1b" not in output
+    assert all(f"nseg list {what}" in call("list").output for what in expected)
+    with pytest.raises(InputError, match="nseg list shows datasets, methods"):
+        call("list", "everything")
 
 
 @pytest.mark.parametrize("masks", ["e", "f", "ef"])
 def test_explain_a_dataset_and_store_it(tmp_path: Path, masks: str) -> None:
     out = tmp_path / "out"
-    output = call("explain", "tree-cycles", "--index", "511:515", "--masks", masks, "--out", str(out)).output
+    output = call("explain", "tree-cycles", "--index", "511:515", "--masks", masks, "--out", str(out), "--measure").output
     assert "4 explained" in output
+    assert max(len(line) for line in output.splitlines() if str(tmp_path) not in line) <= 80
+    assert "explanation, soft " in output
     assert "sparsity" in output
     assert "random, hard" in output
     found = runs.read(out)
@@ -101,7 +119,9 @@ def test_explain_a_dataset_and_store_it(tmp_path: Path, masks: str) -> None:
     assert summary["dataset"] == "tree-cycles"
     assert manifest["settings"]["seed"] == 0
     assert summary["metrics"]["explanation, hard"]["sparsity"] >= 0
-    assert sorted(p.name for p in out.iterdir()) == [".lock", "explanations", "manifest.json", "summary.json"]
+    assert sorted(p.name for p in out.iterdir()) == [
+        *(".lock", "explanations", "manifest.json", "names.json", "summary.json")
+    ]
 
 
 def test_explain_graphs_with_the_papers_settings(tmp_path: Path) -> None:
@@ -183,6 +203,99 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
             call(*words)
 
 
+def own_graph(tmp_path: Path) -> list[str]:
+    (tmp_path / "mine.py").write_text(USERS_MODEL)
+    data = graph()
+    torch.save(Data(x=data.x, edge_index=data.edge_index), tmp_path / "graph.pt")
+    return ["--model", f"{tmp_path / 'mine.py'}:build", "--data", str(tmp_path / "graph.pt")]
+
+
+def test_explanations_are_printed_by_name_and_metrics_only_on_request(tmp_path: Path) -> None:
+    own = own_graph(tmp_path)
+    (tmp_path / "nodes.csv").write_text("name\n" + "\n".join(f"tx-{n}" for n in range(24)))
+    (tmp_path / "classes.json").write_text('{"0": "legit", "1": "fraud", "2": "unclear"}')
+    (tmp_path / "features.csv").write_text("number,name\n0,amount\n3,risk\n")
+    names = ["--names", str(tmp_path / "nodes.csv"), "--class-names", str(tmp_path / "classes.json")]
+    names += ["--feature-names", str(tmp_path / "features.csv")]
+    words = ["explain", *own, "--index", "1:21"]
+    output = call(*words, *names, "--out", str(tmp_path / "run")).output
+    said = " ".join(output.split())
+    assert all(re.search(rf"tx-{n}: the model says (legit|fraud|unclear) \(p 0\.\d{{3}}\)", said) for n in range(1, 21))
+    assert re.search(r"\[tx-\d+ -> tx-\d+", said)
+    assert "Fid+" not in output
+    assert "Unless" in said
+    assert "mine.py:build loads weights itself, the model is untrained" in said
+    many = " ".join(call("explain", *own, *names).output.split())
+    assert "tx-1:" not in many
+    counts = re.findall(r"(?:legit|fraud|unclear): (\d+) predictions?; PNS at least 0.5 for \d+; median kept", many)
+    assert sum(map(int, counts)) == 24
+    assert "Fid+" in call(*words, "--measure").output
+    table = call("export", str(tmp_path / "run"), "--csv", "--rows", "elements").output
+    assert re.search(r"^\d+,tx-\d+,\d,(legit|fraud|unclear),edge,tx-\d+ -> tx-\d+,", table, re.MULTILINE)
+
+
+def test_weights_are_not_called_untrained(tmp_path: Path) -> None:
+    own = own_graph(tmp_path)
+    namespace: dict[str, object] = {}
+    exec(USERS_MODEL, namespace)
+    torch.save(namespace["build"]().state_dict(), tmp_path / "weights.pt")
+    output = call("explain", *own, "--weights", str(tmp_path / "weights.pt"), "--index", "1").output
+    assert "untrained" not in output
+    assert "Node 1: the model says class" in output
+
+
+def test_names_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    own = own_graph(tmp_path)
+    (tmp_path / "wide.csv").write_text("a,b,c\n")
+    (tmp_path / "bad.json").write_text("{")
+    for option, value, message in (
+        ("--class-names", "legit,fraud", "class_names must have one name per class of the model, 3 in all"),
+        ("--names", "nodes.csv", "must be a CSV or JSON file"),
+        ("--names", str(tmp_path / "wide.csv"), "one column with all names, or two: number,name"),
+        ("--feature-names", str(tmp_path / "bad.json"), "must be a readable CSV or JSON file"),
+        ("--feature-names", "a,b", "feature_names must have one name per column of x, 4 in all"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call("explain", *own, "--index", "1", option, value)
+
+
+def test_export_writes_csv_and_json(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    call("explain", "tree-cycles", "--index", "511:513", "--out", str(run))
+    rows = call("export", str(run)).output.splitlines()
+    assert rows[0].startswith("output_id,output,level,class,class_name,p,")
+    assert rows[1].startswith("511,node 511,node,1,cycle,0.")
+    assert (
+        call("export", str(run), "--class-names", "leaf,ring").output.splitlines()[1].startswith("511,node 511,node,1,ring,")
+    )
+    assert call("export", str(run), "--csv", "--out", str(tmp_path / "a.csv")).exit_code == 0
+    assert (tmp_path / "a.csv").read_text().splitlines() == rows
+    plain = json.loads(call("export", str(run), "--json").output)
+    assert [one["output_id"] for one in plain["explanations"]] == [511, 512]
+    for words, message in (
+        (("--csv", "--json"), "one of --csv and --json"),
+        (("--rows", "cells"), "--rows must be explanations or elements"),
+        (("--out", str(tmp_path / "no" / "a.csv")), "in a folder that exists"),
+    ):
+        with pytest.raises(InputError, match=message):
+            call("export", str(run), *words)
+
+
+def test_counterfactuals_on_the_command_line(tmp_path: Path) -> None:
+    words = ("counterfactual", "tree-cycles", "--index", "512", "--undirected")
+    said = " ".join(call(*words).output.split())
+    assert re.fullmatch(
+        r"Node 512: Remove the edge \d+ - \d+ and the model says tree \(p of cycle 0.955 -> 0.\d{3}\)\. No smaller set of "
+        r"the \d+ possible changes does it\.",
+        said,
+    )
+    plain = json.loads(call(*words, "--json", "--to", "tree").output)
+    assert plain["sentence"] in said
+    assert (plain["before_name"], plain["after_name"], plain["size"]) == ("cycle", "tree", 1)
+    with pytest.raises(InputError, match="to must differ"):
+        call(*words, "--to", "cycle")
+
+
 WEAK_MODEL = """
 from pathlib import Path
 import torch
@@ -237,7 +350,7 @@ def test_a_run_that_continues_tries_again_what_failed(tmp_path: Path) -> None:
 
 
 def test_the_stored_summary_is_json_and_stored_masks_keep_their_accuracy(tmp_path: Path) -> None:
-    call("explain", "tree-cycles", "--index", "0,511,512", "--out", str(tmp_path))
+    call("explain", "tree-cycles", "--index", "0,511,512", "--out", str(tmp_path), "--measure")
     text = (tmp_path / "summary.json").read_text()
     assert "NaN" not in text
     summary = json.loads(text, parse_constant=pytest.fail)

@@ -1,4 +1,4 @@
-"""The Python blocks of the README run unchanged."""
+"""The README: its Python runs unchanged and prints what is quoted, its figures are measured, its links lead somewhere."""
 
 from __future__ import annotations
 
@@ -7,14 +7,52 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parent.parent / "README.md"
-BLOCKS = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
+ROOT = Path(__file__).parent.parent
+TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_python_block_runs(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)  # some blocks write files
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", TEXT, flags=re.DOTALL)
+
+
+def test_python_runs_and_prints_the_quoted_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the page is written here
+    (code,) = blocks("python")
     namespace: dict[str, object] = {}
-    exec(compile(BLOCKS[number], f"README block {number}", "exec"), namespace)  # trusted: our own text
-    assert "many" in namespace
+    exec(compile(code, "README", "exec"), namespace)  # trusted: our own text
     assert len(namespace["many"]) == 34
+    assert capsys.readouterr().out == blocks("text")[0]
+    assert (tmp_path / "why.html").stat().st_size > 10_000
+
+
+def test_links_and_commands_exist() -> None:
+    for link in re.findall(r"\]\(([^)]+)\)", TEXT):
+        assert link.startswith("https://") or (ROOT / link).is_file(), link
+    makefile = (ROOT / "Makefile").read_text()
+    assert all(f"\n{target}:" in makefile for target in re.findall(r"^make (\w+)", TEXT, flags=re.MULTILINE))
+
+
+def measured(dataset: str, method: str) -> dict[str, str]:
+    """One line of the benchmark's table."""
+    text = (ROOT / "benchmarks" / "results" / "methods.md").read_text()
+    (section,) = re.findall(rf"^## {dataset}\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line.startswith("|")]
+    (line,) = [row for row in rows if row[0] == method]
+    return dict(zip(rows[0], line, strict=True))
+
+
+def test_figures_are_those_of_the_benchmark() -> None:
+    table = re.findall(r"^\| (\w[^|]*) \| \*\*([\d.]+)\*\* \| ([\d.]+) \|$", TEXT, flags=re.MULTILINE)
+    ours, theirs = measured("Mutagenicity", "nseg"), measured("Mutagenicity", "gnnexplainer")
+    speed = measured("BA-Shapes", "nseg")["ms"], measured("BA-Shapes", "gnnexplainer (PyG, looped)")["ms"]
+    assert [row[1:] for row in table] == [
+        tuple(f"{float(one['PNS']) / 100:.2f}" for one in (ours, theirs)),
+        tuple(f"{float(one['kept']):.0f}" for one in (ours, theirs)),
+        tuple(f"{float(one):.0f}" for one in speed),
+    ]
+
+
+def test_a_newcomer_can_read_it_in_a_minute() -> None:
+    assert len(TEXT.split()) < 600

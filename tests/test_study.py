@@ -130,10 +130,10 @@ def test_any_text_is_a_study_or_an_nseg_error(text):
         study.read(text, "x")
 
 
-def test_the_study_in_the_readme_is_valid():
-    text = (Path(__file__).parent.parent / "README.md").read_text()
+def test_the_study_in_the_documentation_is_valid():
+    text = (Path(__file__).parent.parent / "docs" / "compare.md").read_text()
     (toml,) = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
-    assert len(study.read(toml, "readme").trials()) == 3 * 3 + 3
+    assert len(study.read(toml, "docs").trials()) == 3 * 3 + 3
 
 
 def test_a_grid_is_every_combination_and_changes_the_settings():

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnsupportedError,
     )
+    from nseg.explain.change import Counterfactual
+    from nseg.explain.counterfactuals import counterfactual
     from nseg.explain.explainer import Explainer
     from nseg.explain.many import explain_many
     from nseg.explain.nseg import NSEG
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from nseg.metrics.certificate import Certificate
     from nseg.metrics.certification import certify
     from nseg.reports import report
+    from nseg.runs.exports import ExplanationList
     from nseg.runs.stored import Explanations, read
     from nseg.search.complement import Bernoulli
     from nseg.search.settings import Settings
@@ -69,6 +72,8 @@ else:  # hidden from type checkers, which would otherwise accept any name
                 "UnknownNameError",
                 "UnsupportedError",
             ],
+            "nseg.explain.change": ["Counterfactual"],
+            "nseg.explain.counterfactuals": ["counterfactual"],
             "nseg.explain.explainer": ["Explainer"],
             "nseg.explain.many": ["explain_many"],
             "nseg.explain.nseg": ["NSEG"],
@@ -76,6 +81,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
             "nseg.metrics.certificate": ["Certificate"],
             "nseg.metrics.certification": ["certify"],
             "nseg.reports": ["report"],
+            "nseg.runs.exports": ["ExplanationList"],
             "nseg.runs.stored": ["Explanations", "read"],
             "nseg.search.complement": ["Bernoulli"],
             "nseg.search.settings": ["Settings"],
@@ -89,7 +95,9 @@ __all__ = [
     "Bernoulli",
     "BudgetError",
     "Certificate",
+    "Counterfactual",
     "Explainer",
+    "ExplanationList",
     "Explanations",
     "InputError",
     "LargeGraph",
@@ -105,6 +113,7 @@ __all__ = [
     "backends",
     "baselines",
     "certify",
+    "counterfactual",
     "datasets",
     "explain_many",
     "metrics",

@@ -141,7 +141,7 @@ def with_ids(one: PyGExplanation) -> PyGExplanation:
 def copy_explanation(one: PyGExplanation) -> PyGExplanation:
     """A copy that keeps the model's configuration and arguments, which ``clone`` drops."""
     copy = one.clone()
-    for name in ("_model_args", "_model_config", "_stored_args"):
+    for name in ("_model_args", "_model_config", "_stored_args", "_kept_ends", "_kept_values", "_size"):
         if getattr(one, name, None) is not None:
             setattr(copy, name, getattr(one, name))
     return copy
@@ -175,12 +175,12 @@ def target_nodes(one: PyGExplanation, level: str | None = None) -> Tensor:
         positions: Tensor = (own.cpu() == int(one.get("output_id", 0))).nonzero().flatten()
         return positions
     if level == "edge" and index is not None:
-        nodes: Tensor = torch.unique(_link_pairs(one)[:, row_numbers(index)])
+        nodes: Tensor = torch.unique(link_pairs(one)[:, row_numbers(index)])
         return nodes
     return torch.zeros(0, dtype=torch.long)
 
 
-def _link_pairs(one: PyGExplanation) -> Tensor:
+def link_pairs(one: PyGExplanation) -> Tensor:
     """Node pairs that a link model scores, [2, R]: one of the model's arguments, otherwise the edges."""
     for name in getattr(one, "_model_args", None) or ("edge_label_index",):
         pairs = one.get(name)

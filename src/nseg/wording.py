@@ -147,6 +147,9 @@ def kept_parts(explanation: Explanation, reached: Tensor | None = None, level: s
         reached: edges over which a message can reach the output, [E], if the explanation does not know them.
         level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output, if the explanation does not know.
     """
+    stored: tuple[PartSize, ...] | None = getattr(explanation, "_size", None)
+    if stored is not None and explanation.get("edge_index") is None:  # without a graph, nothing can be counted again
+        return stored
     found = []
     edge_mask = hard_mask(explanation, "edge_mask")
     if edge_mask is not None:
@@ -195,9 +198,9 @@ def edge_unit(explanation: Explanation, reached: Tensor | None = None) -> Unit:
         return "directed edges"
     if is_undirected(explanation):
         return "edges"
-    partner = reverse_edges(edge_index.cpu(), _num_nodes(explanation))
-    two_way = edge_index[0].cpu() != edge_index[1].cpu()
-    two_way &= partner != torch.arange(partner.numel())
+    source, end = edge_index.cpu()
+    there, back = source * _num_nodes(explanation) + end, end * _num_nodes(explanation) + source
+    two_way = (source != end) & torch.isin(there, back)
     return "directed edges" if bool((two_way & reached_edges(explanation, reached)).any()) else "edges"
 
 
@@ -264,7 +267,7 @@ def verdict_text(found: Mapping[str, Any], masks: Sequence[str]) -> str:
     >>> verdict_text({"keeps": True, "changes": True}, ["edges"])
     'Necessary and sufficient: with these edges alone the class stays, and without them it changes.'
     >>> verdict_text({"keeps": True, "changes": False, "keeps_empty": True, "p_empty": 0.8}, ["edges"])
-    'Only sufficient: the model gives this class even without any edge (p 0.800), so taking edges away cannot change it.'
+    'Only sufficient: the model gives this class without these edges too, and even without any edge (p 0.800).'
     """
     kept = " and ".join(masks)
     if found["keeps"] and found["changes"]:
@@ -272,8 +275,7 @@ def verdict_text(found: Mapping[str, Any], masks: Sequence[str]) -> str:
     if found["keeps"] and found["keeps_empty"]:
         any_of, p = " or ".join(part.removesuffix("s") for part in masks), probability_text(found["p_empty"])
         return (
-            f"Only sufficient: the model gives this class even without any {any_of} (p {p}), so taking {kept} away cannot "
-            "change it."
+            f"Only sufficient: the model gives this class without these {kept} too, and even without any {any_of} (p {p})."
         )
     if found["keeps"]:
         return f"Only sufficient: with these {kept} alone the class stays, but without them it stays too."

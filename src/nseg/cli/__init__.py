@@ -2,8 +2,9 @@
 
 Entry point: :func:`run`. May import every other package; nothing imports it.
 
-- ``demo``, ``explain``, ``train``, ``bench``, ``report``, ``list``: the commands.
+- ``demo``, ``explain``, ``counterfactual``, ``export``, ``train``, ``bench``, ``report``, ``list``: the commands.
 - ``options``: options that commands share, and checks of their values.
+- ``name_files``: names from CSV and JSON files.
 - ``console``: output to the terminal.
 - ``subject``, ``own``, ``results``: what ``explain`` computes.
 
@@ -18,7 +19,7 @@ from typing import Annotated
 
 import typer
 
-from nseg.cli import bench, demo, explain, list, report, train
+from nseg.cli import bench, counterfactual, demo, explain, export, list, report, train
 from nseg.errors import NsegError
 from nseg.version import __version__
 
@@ -28,7 +29,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (demo.demo, explain.explain, bench.bench, report.report, train.train, list.list_):
+COMMANDS = (
+    *(demo.demo, explain.explain, counterfactual.counterfactual, export.export),
+    *(bench.bench, report.report, train.train, list.list_),
+)
+for command in COMMANDS:
     app.command(command.__name__.strip("_"))(command)
 
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import typer
 from rich.console import Console
 
+WIDTH = 80
+"""Columns where the output is not a terminal."""
 
-def console(width: int = 110) -> Console:
-    """Standard output, with a fixed width where it is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else width)
+
+def console(width: int = WIDTH) -> Console:
+    """Standard output; without colour and with a fixed width where it is not a terminal."""
+    if sys.stdout.isatty():
+        return Console()
+    return Console(width=width, no_color=True, force_terminal=False)
+
+
+def say(text: str) -> None:
+    """Print plain text, wrapped between words; brackets and numbers in it are only that."""
+    for line in text.splitlines():
+        typer.echo(textwrap.fill(line, console().width, break_long_words=False, break_on_hyphens=False))
 
 
 @contextmanager

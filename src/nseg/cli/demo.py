@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 READING = (
     "How to read the table: with only the edges of an explanation, the model gives the class the probability 'p factual'; "
-    "without them, 'p complement'. PNS is at least the difference of the two (bounds are rounded down). It is high when "
-    "these edges are both necessary (PN) and sufficient (PS) for the prediction."
+    "without them, 'p complement'. PNS is at least the difference of the two (rounded down). It is high when these edges "
+    "are both necessary and sufficient for the prediction."
 )
 
 
@@ -64,11 +64,10 @@ def predictions_table(data: Benchmark, explanations: list[Explanation]) -> Table
     """Return a table with one line per explanation."""
     from nseg.wording import bound_text, kept_parts, probability_text
 
-    table = Table("instance", "class", "p factual", "p complement", "PNS", "PN", "PS", "edges kept", title="Why this class?")
+    table = Table("instance", "class", "p factual", "p complement", "PNS", "edges kept", title="Why this class?")
     for one in explanations:
         label = data.class_names[int(one.target if one.get("index") is None else one.target[one.index])]
         p = map(probability_text, (one.p_factual, one.p_complement))
-        bounds = map(bound_text, (one.pns, one.pn, one.ps))
         (edges,) = kept_parts(one)
-        table.add_row(str(one.output_id), label, *p, *bounds, f"{edges.kept} of {edges.total}")
+        table.add_row(str(one.output_id), label, *p, bound_text(one.pns), f"{edges.kept} of {edges.total}")
     return table

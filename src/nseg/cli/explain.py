@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nseg.baselines.catalogue import check_name as check_method
-from nseg.cli.console import console, interruptible
+from nseg.cli.console import console, interruptible, say
+from nseg.cli.name_files import ClassNames, FeatureNames, NodeNames, read_names
 from nseg.cli.options import (
     MASKS,
     Address,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from nseg.cli.subject import Subject
     from nseg.explain.explainer import Explainer
 
-FEW = 5  # up to this many explanations are also printed in words
+FEW = 20  # up to this many explanations are printed in words; more are summed up
 
 Dataset = Annotated[str | None, typer.Argument(help=f"One of {', '.join(DATASETS)}. Leave out with --model.")]
 Method = Annotated[str, typer.Option(help="Explanation method; 'nseg list' shows all.")]
@@ -68,7 +69,7 @@ Folder = Annotated[
 Strict = Annotated[bool, typer.Option(help="Stop at the first prediction that cannot be explained.")]
 Retry = Annotated[bool, typer.Option(help="In a run that continues, explain again what could not be explained.")]
 Shard = Annotated[int, typer.Option(min=1, help="Largest number of predictions that are explained and stored together.")]
-Measure = Annotated[bool, typer.Option(help="Measure the explanations; loads all of them into memory.")]
+Measure = Annotated[bool, typer.Option(help="Also print metrics; loads all explanations into memory.")]
 Page = Annotated[Path | None, typer.Option(help="HTML file to write, which shows the explanations in a browser.")]
 Quiet = Annotated[bool, typer.Option(help="Show no progress bar.")]
 
@@ -96,14 +97,18 @@ def explain(
     workers: Workers = None,
     address: Address = None,
     shard: Shard = SHARD,
-    measure: Measure = True,
+    names: NodeNames = None,
+    class_names: ClassNames = None,
+    feature_names: FeatureNames = None,
+    measure: Measure = False,
     report: Page = None,
     quiet: Quiet = False,
 ) -> None:
-    """Explain predictions, store them, and print how good the explanations are."""
+    """Explain predictions and print the explanations; store them, measure them or write a page on request."""
     check_subject(dataset, model, weights, data, level, paper)
     check_names(dataset, arch, method, objective, masks, intervention)
     numbers = None if index is None else parse_numbers(index)
+    given = read_names(names, class_names, feature_names)
     backend = choose_backend(backend, workers, address)
     set_threads(context)
     from nseg import backends
@@ -123,9 +128,12 @@ def explain(
         algorithm.fit(explainer, subject.graphs, outputs, progress=progress)
     with backends.make(backend, workers, address) as pool, interruptible(resumable=out is not None):
         run: dict[str, Any] = {"out": out, "strict": strict, "retry": retry, "backend": pool, "shard": shard}
-        found: Sequence[Explanation] = explain_many(explainer, subject.graphs, outputs, progress=progress, **run)
+        run |= {"progress": progress, **subject.names, **given}
+        found: Sequence[Explanation] = explain_many(explainer, subject.graphs, outputs, **run)
     done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
-    console().print(f"{done}, masks {masks}, {algorithm}.")
+    say(f"{done}, masks {masks}, {algorithm}.")
+    if subject.untrained:
+        say(subject.untrained)
     explained, measured = show_results(explainer, subject, found, measure, report is not None)
     if out is not None:
         facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}
@@ -202,7 +210,7 @@ def describe_work(new: int, stored: int, seconds: float) -> str:
 def show_results(
     explainer: Explainer, subject: Subject, found: Sequence[Explanation], measure: bool, graphs_needed: bool
 ) -> tuple[list[Explanation], dict[str, dict[str, float]]]:
-    """Print a few explanations in words, and the metrics of all.
+    """Print the explanations in words if they are few, else a summary, and metrics if asked for.
 
     Returns:
         the explanations with their graphs, and their metrics. Both are empty if they are not needed, or if the graph is too
@@ -211,12 +219,12 @@ def show_results(
     from nseg.cli import results
     from nseg.graphs.large import LargeGraph
 
+    for text in results.describe(found, FEW):
+        say(text)
     if isinstance(subject.graphs, LargeGraph) or not (measure or graphs_needed):
         return [], {}
     explained = results.with_graphs(explainer, subject.graphs, found)
     measured = results.measure(explainer, subject.graphs, subject.benchmark, explained) if measure and explained else {}
-    for one in explained if len(explained) <= FEW else ():
-        console().print(results.in_words(one), soft_wrap=True)
     if measured:
         console().print(results.scores_table(measured, results.judged_by(explained)))
     return explained, measured
@@ -227,7 +235,7 @@ def write_summary(out: Path, facts: dict[str, Any]) -> None:
     from nseg.storage.files import write_json
 
     write_json(out / "summary.json", {**facts, "nseg": __version__})
-    console().print(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json.")
+    say(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json. For a table: nseg export {out} --csv")
 
 
 def write_page(

@@ -1,12 +1,16 @@
-"""``nseg list``: tables of everything that has a name."""
+"""``nseg list``: tables of everything that has a name, one at a time."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
 from rich.table import Table
 
 from nseg.baselines.catalogue import CATALOGUE as METHODS
-from nseg.cli.console import console
+from nseg.cli.console import console, say
 from nseg.datasets.names import NAMES as DATASETS
+from nseg.errors import InputError
 from nseg.explain.presets import PAPER
 from nseg.metrics.catalogue import CATALOGUE as METRICS
 from nseg.models.catalogue import ARCHITECTURES, manifest
@@ -16,11 +20,25 @@ from nseg.study import plan
 EXPLAINED = {"node": "nodes", "graph": "graphs"}
 
 
-def list_() -> None:
-    """List datasets, pre-trained models with their accuracy, studies, methods, the paper's settings, and metrics."""
-    out = console()
-    for table in (datasets_table(), studies_table(), methods_table(), settings_table(), metrics_table()):
-        out.print(table)
+def list_(
+    what: Annotated[str | None, typer.Argument(help="datasets, methods, metrics, studies or settings.")] = None,
+) -> None:
+    """List datasets with their pre-trained models, methods, metrics, studies, or the paper's settings."""
+    tables = {
+        "datasets": datasets_table,
+        "methods": methods_table,
+        "metrics": metrics_table,
+        "studies": studies_table,
+        "settings": settings_table,
+    }
+    if what is None:
+        say("Say what to list:")
+        for name, table in tables.items():
+            say(f"  nseg list {name:<10} {table().title}")
+        return
+    if what not in tables:
+        raise InputError(f"nseg list shows {', '.join(tables)} (got {what!r}). Try nseg list datasets.")
+    console().print(tables[what]())
 
 
 def datasets_table() -> Table:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg import metrics
-from nseg.cli.console import console
 from nseg.datasets import Benchmark
+from nseg.elements import explained_class, names_of, sentence
 from nseg.runs.stored import attach
-from nseg.wording import bound_text, deletion_text, is_undirected, kept_parts, probability_text
+from nseg.wording import bound_text, deletion_text, kept_parts, plural, probability_text
 
 CAPTION = (
     "Fid+: share of predictions whose class changes without the explanation (higher is better). Fid-: share whose class "
@@ -22,7 +23,7 @@ CAPTION = (
     "are masked). PNS, PN, PS: mean lower bounds, rounded down. "
     "Where the model is certain of the class whatever is kept, PS is a ratio of two numbers near 0 and says little."
 )
-TRUTH_CAPTION = " Recall@K and ROC-AUC: against ground truth, for soft masks."
+TRUTH_CAPTION = " recall (at K) and AUC (ROC): against ground truth, for soft masks."
 FIDELITY = ("fid_plus", "fid_minus", "charact", "sparsity", "pns", "pn", "ps")
 BOUNDS = ("pns", "pn", "ps")
 ACCURACY = ("recall_at_k", "roc_auc")
@@ -34,57 +35,46 @@ HEADS = {
     "pns": "PNS",
     "pn": "PN",
     "ps": "PS",
-    "recall_at_k": "Recall@K",
-    "roc_auc": "ROC-AUC",
+    "recall_at_k": "recall",
+    "roc_auc": "AUC",
 }
-MOST_LISTED = 12  # edges, or nodes, of one explanation
 
 
 def with_graphs(explainer: Explainer, graphs: Any, found: Sequence[Explanation]) -> list[Explanation]:
-    """Return the explanations with their graphs, after a message about failed ones."""
-    failed = [one for one in found if one.get("reason") is not None]
-    if failed:
-        console().print(f"{len(failed)} could not be explained; output {failed[0].output_id}: {failed[0].reason}")
+    """Return the explanations with their graphs, without failed ones."""
     good = (one for one in found if one.get("reason") is None)
     return [one if "x" in one else attach(one, graphs, explainer=explainer) for one in good]
 
 
-def in_words(explanation: Explanation) -> str:
-    """Return what an explanation keeps, as text."""
-    one = explanation
-    p, q = probability_text(one.p_factual), probability_text(one.p_complement)
-    sentences = [f"Output {one.output_id}: p {p} with only the explanation, {q} without it."]
-    sentences += [text for text in (one.get("verdict"), deletion_text(one)) if text]
-    lists = {"edges": _edges, "directed edges": _edges, "nodes": _nodes, "node features": _node_features}
-    for part in kept_parts(one):
-        sentences.append(f"{part.share()} are kept: {_first(lists.get(part.unit, _features)(one))}.")
-    return " ".join(sentences)
+def describe(found: Sequence[Explanation], few: int) -> list[str]:
+    """Return a sentence for each of a few explanations, or a summary of many, with a word about failed ones."""
+    failed = [one for one in found if one.get("reason") is not None]
+    texts = []
+    if failed:
+        texts.append(f"{len(failed)} could not be explained; output {failed[0].output_id}: {failed[0].reason}")
+    good = [one for one in found if one.get("reason") is None] if len(found) <= few else []
+    return [*texts, *map(_sentences, good)] if len(found) <= few else [*texts, *summary(found)]
 
 
-def _edges(one: Explanation) -> list[str]:
-    """Kept edges within reach, each once; both directions of an undirected edge are one."""
-    ends = one.node_id[one.edge_index[:, one.hard_edge_mask.bool() & one.reached]].T.tolist()
-    if is_undirected(one):
-        return list(dict.fromkeys(f"{min(pair)} - {max(pair)}" for pair in ends))
-    return [f"{a} to {b}" for a, b in ends]
+def _sentences(one: Explanation) -> str:
+    """Return what an explanation says, and whether it holds if edges are really deleted."""
+    return " ".join(text for text in (sentence(one), deletion_text(one)) if text)
 
 
-def _nodes(one: Explanation) -> list[str]:
-    return [str(n) for n in one.node_id[one.hard_node_mask.any(1)].tolist()]
-
-
-def _node_features(one: Explanation) -> list[str]:
-    ids = one.node_id.tolist()
-    return [f"feature {feature} of node {ids[row]}" for row, feature in one.hard_node_mask.nonzero().tolist()]
-
-
-def _features(one: Explanation) -> list[str]:
-    return [f"feature {feature}" for feature in one.hard_node_mask[0].nonzero().flatten().tolist()]
-
-
-def _first(items: Sequence[object]) -> str:
-    shown = ", ".join(map(str, items[:MOST_LISTED])) or "none"
-    return shown + (", ..." if len(items) > MOST_LISTED else "")
+def summary(found: Sequence[Explanation]) -> list[str]:
+    """Return a line per class: how many predictions, how many are explained well, and how much is kept at the median."""
+    by_class: dict[str, list[Explanation]] = {}
+    for one in found:
+        if one.get("reason") is None:
+            by_class.setdefault(names_of(one).class_name(explained_class(one) or 0), []).append(one)
+    lines = []
+    for name, some in sorted(by_class.items()):
+        bounds = [one.pns for one in some if one.get("pns") is not None]
+        good = f"; PNS at least 0.5 for {sum(pns >= 0.5 for pns in bounds)}" if bounds else ""
+        sizes = list(zip(*(kept_parts(one) for one in some), strict=False))
+        kept = " and ".join(f"{median(part.kept for part in parts):g} {parts[0].unit}" for parts in sizes)
+        lines.append(f"{name}: {plural(len(some), 'prediction')}{good}; median kept: {kept}.")
+    return lines
 
 
 def measure(
@@ -126,8 +116,11 @@ def scores_table(measured: dict[str, dict[str, float]], intervention: str = "mas
     """Return a table of metrics, one line per kind of mask; metrics that are never known are left out."""
     known = [m for m in HEADS if any(not math.isnan(scores.get(m, math.nan)) for scores in measured.values())]
     table = Table(
-        "masks",
+        Column("masks", no_wrap=True),
         *(HEADS[metric] for metric in known),
+        box=None,  # ten columns fit into 80 characters
+        padding=(0, 1, 0, 0),
+        pad_edge=False,
         title=TITLES[intervention],
         caption=CAPTION + (TRUTH_CAPTION if "recall_at_k" in known else ""),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +15,16 @@ from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.explainer import Explainer
 
 
+def _numbered(kinds: Sequence[str]) -> list[str]:
+    """Kinds of nodes as distinct names, such as ``"C5"``."""
+    return [f"{kind}{'' if kind[-1:].isalpha() else ' '}{number}" for number, kind in enumerate(kinds)]
+
+
+UNTRAINED = (
+    "Note: no --weights were given. Unless {} loads weights itself, the model is untrained, and this explains chance."
+)
+
+
 class Subject(NamedTuple):
     """A network, the graphs it predicts on, and which predictions to explain.
 
@@ -24,6 +35,7 @@ class Subject(NamedTuple):
         outputs: indices of the predictions that are explained by default.
         origin: where network and graphs come from, for reports.
         benchmark: the dataset with its ground truth, if there is one.
+        untrained: a note if nothing says that the model is trained.
     """
 
     model: nn.Module
@@ -32,6 +44,16 @@ class Subject(NamedTuple):
     outputs: list[int]
     origin: dict[str, str]
     benchmark: datasets.Benchmark | None = None
+    untrained: str = ""
+
+    @property
+    def names(self) -> dict[str, Any]:
+        """Names of a dataset, as :func:`nseg.explain_many` takes them; those of own graphs are on the graphs."""
+        if self.benchmark is None:
+            return {}
+        found = dict(self.benchmark.names().given)
+        kinds = found.pop("node_names", None)
+        return found if kinds is None else {**found, "node_names": lambda graph: _numbered(kinds(graph))}
 
 
 def load_subject(
@@ -59,7 +81,8 @@ def own_subject(model: str, weights: Path | None, data: Path, level: str) -> Sub
     network, graphs = load_model(model, weights), load_data(data)
     config = {"mode": "multiclass_classification", "task_level": level, "return_type": "raw"}
     origin = {"model": model, "weights": str(weights), "data": str(data), "level": level}
-    return Subject(network, config, graphs, list(range(count_outputs(graphs, level))), origin)
+    outputs = list(range(count_outputs(graphs, level)))
+    return Subject(network, config, graphs, outputs, origin, untrained=UNTRAINED.format(model) if weights is None else "")
 
 
 def make_explainer(model: nn.Module, config: dict[str, str], masks: str, algorithm: BatchedAlgorithm) -> Explainer:

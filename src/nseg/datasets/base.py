@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+
+from nseg.names import NamedData, resolve_names
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,24 @@ class Benchmark:
     def num_features(self) -> int:
         """Number of features per node."""
         return int(self.graphs[0].num_features)
+
+    def names(self, **given: Any) -> NamedData:
+        """Names of its nodes (their kinds), features and classes.
+
+        Args:
+            **given: names that replace the dataset's own, as :func:`nseg.names.resolve_names` takes them.
+        """
+        own = {
+            "class_names": self.class_names or None,
+            "feature_names": self.node_names or None,
+            "node_names": self._kinds if self.node_names else None,
+        }
+        graphs = self.graphs if self.level == "graph" else self.graphs[0]
+        return resolve_names(graphs, **(own | {name: value for name, value in given.items() if value is not None}))
+
+    def _kinds(self, graph: Data) -> list[str]:
+        """The kind of each node of a graph, such as the chemical element of an atom."""
+        return [self.node_names[kind] for kind in graph.x.argmax(-1).tolist()]
 
     def copy(self) -> Benchmark:
         """A copy that shares no tensor with this one."""

@@ -20,7 +20,7 @@ from nseg.explanation import Explanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.model_checks import check_model
-from nseg.model.borrow import borrow, unwrap_compiled
+from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import outcome_of
 from nseg.model.traced_graph import TracedGraph
@@ -98,7 +98,7 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         """Explain the outputs ``index`` by one common mask; called by PyG's ``Explainer``."""
         model = unwrap_compiled(model)
         check_model(model)
-        with torch.inference_mode(False), torch.enable_grad(), borrow(model):
+        with torch.inference_mode(False), torch.enable_grad(), borrow(model), one_thread():
             inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
             graph = TracedGraph(model, outcome_of(self.model_config), inputs, *self.masks)
             row = graph.check_rows(index)

@@ -16,9 +16,12 @@ from nseg.backends.base import Backend
 from nseg.backends.catalogue import open_backend
 from nseg.errors import NsegWarning
 from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
+from nseg.explain.naming import check_names, with_names
 from nseg.explain.progress import ShardProgress, progress_bar
 from nseg.graphs.large import LargeGraph
 from nseg.model.causal import CausalModel
+from nseg.names import NamedData, resolve_names
+from nseg.runs.exports import ExplanationList
 from nseg.runs.folder import RunFolder, open_run
 from nseg.runs.layout import SHARD, in_target_order
 from nseg.runs.parquet import encode
@@ -40,8 +43,13 @@ def explain_many(
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
+    node_names: Any = None,
+    feature_names: Any = None,
+    class_names: Any = None,
+    edge_names: Any = None,
+    units: Any = None,
     **kwargs: Any,
-) -> list[Explanation]: ...
+) -> ExplanationList: ...
 
 
 @overload
@@ -59,6 +67,11 @@ def explain_many(
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
+    node_names: Any = None,
+    feature_names: Any = None,
+    class_names: Any = None,
+    edge_names: Any = None,
+    units: Any = None,
     **kwargs: Any,
 ) -> Explanations: ...
 
@@ -77,12 +90,16 @@ def explain_many(
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
+    node_names: Any = None,
+    feature_names: Any = None,
+    class_names: Any = None,
+    edge_names: Any = None,
+    units: Any = None,
     **kwargs: Any,
-) -> list[Explanation] | Explanations:
+) -> ExplanationList | Explanations:
     """Explain many predictions in one optimisation; each answer equals the one the instance gets alone.
 
-    Targets are divided into shards, and each shard is explained on one thread: on a CPU the answers are equal bit for bit
-    whatever the backend and the number of workers.
+    On a CPU the answers are equal bit for bit, whatever the backend and the number of workers.
 
     Args:
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
@@ -93,34 +110,54 @@ def explain_many(
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.
         progress: show a progress bar; by default only on a terminal.
-        out: run folder in which explanations are stored as they are found (:mod:`nseg.runs`). Called again after an
-            interruption, it explains what is missing; it refuses a folder of another model, data, settings or targets.
-        strict: stop at the first target that cannot be explained, e.g. because the model raises or gives NaN. If false, such
-            a target gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.
-        retry: when a run is resumed, also explain shards again that hold targets which could not be explained, because the
-            cause may be gone, such as a lack of memory. Results never get worse by it. False leaves such targets.
-        backend: ``"local"``, ``"processes"``, ``"ray"``, or an object from :mod:`nseg.backends`.
-        workers: number of workers of the backend; one per core by default.
+        out: run folder (:mod:`nseg.runs`). The same call resumes it; another model, data, settings or targets are refused.
+        strict: stop at the first target that cannot be explained, e.g. because the model gives NaN. If false, such a target
+            gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.
+        retry: when a run is resumed, also explain shards again with targets that could not be explained; never for worse.
+        backend, workers: ``"local"``, ``"processes"``, ``"ray"`` or an object; number of workers, by default one per core.
         shard: maximum number of targets that are explained, sent and stored together.
+        node_names, feature_names, class_names, edge_names, units: lists or dictionaries (:mod:`nseg.names`); by default
+            attributes of data. They travel on ``explanation.names`` and into the run folder, and change no result.
         **kwargs: further model arguments (node and link level).
 
     Returns:
         An ``Explanation`` per instance on its computation graph: the smallest graph on which the model alone gives the
         whole graph's output. ``edge_id`` and ``node_id`` point into the caller's graph, ``output_id`` names the output,
         ``reached`` marks the edges over which messages can reach it (the others are there for normalisation only).
-        With ``out``, the stored explanations, which are read on demand and have no graphs.
+        With ``out``, the stored explanations, read on demand, without graphs. Both have ``to_frame``, ``to_csv``, ...
     """
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     shards = job.shards(index, shard)
+    names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
+    check_names(job, names, [row for _, rows in shards for row in rows])
     with progress_bar(progress) as bar, open_backend(backend, workers) as opened:
         meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
         job.advance = meter.tick
         if out is None:
-            explanations = _explain_all(opened, job, shards, meter)
-            _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), job.notes)
-            return explanations
-        with open_run(out, job.manifest(shards), len(shards)) as folder:
-            _explain_missing(opened, job, shards, folder, meter, retry)
+            return _explain_in_memory(opened, job, shards, meter, names)
+        return _explain_to_folder(opened, job, shards, meter, names, out, retry)
+
+
+def _explain_in_memory(
+    backend: Backend, job: ExplainJob, shards: list[Shard], meter: ShardProgress, names: NamedData
+) -> ExplanationList:
+    explanations = _explain_all(backend, job, shards, meter)
+    _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), job.notes)
+    return ExplanationList(with_names(one, names) for one in explanations)
+
+
+def _explain_to_folder(
+    backend: Backend,
+    job: ExplainJob,
+    shards: list[Shard],
+    meter: ShardProgress,
+    names: NamedData,
+    out: str | Path,
+    retry: bool,
+) -> Explanations:
+    with open_run(out, job.manifest(shards), len(shards)) as folder:
+        folder.write_names(names, in_target_order([rows for _, rows in shards]))
+        _explain_missing(backend, job, shards, folder, meter, retry)
     return Explanations(out)
 
 
@@ -151,7 +188,7 @@ def _explain_missing(
     missing = folder.missing(retry)
     if folder.retried:
         again = f"{sum(folder.retried.values())} targets could not be explained before and are tried again"
-        warnings.warn(f"{again}; retry=False (--no-retry) leaves them.", NsegWarning, stacklevel=3)
+        warnings.warn(f"{again}; retry=False (--no-retry) leaves them.", NsegWarning, stacklevel=4)
     meter.finish(None, total - sum(len(shards[n][1]) for n in missing))
     while missing:
         plain = set()
@@ -172,15 +209,15 @@ def _explain_missing(
 
 def _warn(failed: int, thinned: int, notes: Sequence[str]) -> None:
     for note in dict.fromkeys(notes):
-        warnings.warn(note, NsegWarning, stacklevel=4)
+        warnings.warn(note, NsegWarning, stacklevel=5)
     if failed:
-        warnings.warn(f"{failed} targets could not be explained; their records say why.", NsegWarning, stacklevel=4)
+        warnings.warn(f"{failed} targets could not be explained; their records say why.", NsegWarning, stacklevel=5)
     if thinned:
         warnings.warn(
             f"{thinned} targets depend on nodes with more neighbours than are followed; left_out on their explanations says "
             "how many edges were left out. Raise LargeGraph(..., neighbours=...) to follow more.",
             NsegWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

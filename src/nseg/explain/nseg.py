@@ -13,7 +13,7 @@ from nseg.search.climb import climb_bound
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult, blend_to_hard, harden
 from nseg.search.parts import MaskParts
-from nseg.search.settings import Settings
+from nseg.search.settings import EFFORTS, Settings
 
 
 class NSEG(BatchedAlgorithm):
@@ -27,6 +27,7 @@ class NSEG(BatchedAlgorithm):
 
     Args:
         objective: ``"pns"``, ``"pn"`` (necessity only) or ``"ps"`` (sufficiency only).
+        effort: ``"fast"``, ``"balanced"`` or ``"thorough"``: how much time to spend on better explanations.
         **settings: any field of :class:`nseg.Settings`; a misspelt one is a ``TypeError``.
 
     Reference: Cai et al., *On the Probability of Necessity and Sufficiency of Explaining Graph Neural Networks: A Lower
@@ -46,8 +47,9 @@ class NSEG(BatchedAlgorithm):
 
     Settings = Settings
 
-    def __init__(self, objective: str = "pns", **settings: Any) -> None:
-        super().__init__(objective=objective, **settings)
+    def __init__(self, objective: str = "pns", effort: str = "balanced", **settings: Any) -> None:
+        chosen = EFFORTS.get(effort, {}) if isinstance(effort, str) else {}
+        super().__init__(objective=objective, effort=effort, **{**chosen, **settings})
 
     @classmethod
     def paper(cls, dataset: str, masks: str = "e", **changes: Any) -> NSEG:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from inspect import Parameter
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,10 +21,19 @@ PRECISIONS = (torch.float32, torch.float64)
 
 def forward_parameters(model: nn.Module) -> dict[str, Parameter]:
     """Parameters of the model's ``forward`` by name; empty if they cannot be found out."""
+    function = getattr(model.forward, "__func__", None)
     try:
-        return dict(inspect.signature(model.forward).parameters)
+        if function is None:
+            return dict(inspect.signature(model.forward).parameters)
+        return dict(_parameters(function)[1:])  # without self
     except (TypeError, ValueError):
         return {}
+
+
+@lru_cache(maxsize=64)
+def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, Parameter], ...]:
+    """Names and parameters of a function; asked once for a list of graphs, because looking them up is slow."""
+    return tuple(inspect.signature(function).parameters.items())
 
 
 def takes_any_argument(model: nn.Module) -> bool:

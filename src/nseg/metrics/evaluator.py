@@ -69,22 +69,25 @@ class EvaluatedGroup:
         chosen = [masks[number] for number in self.numbers.tolist()]
         found = Masks()
         if EDGES in self.parts:
-            found[EDGES] = torch.cat([_take(one[EDGES], at) for one, at in zip(chosen, self.edge_at, strict=True)])
+            found[EDGES] = _take([one[EDGES] for one in chosen], self.edge_at)
         if NODES in self.parts:
-            found[NODES] = torch.cat(
-                [
-                    one[NODES].expand(at.numel(), -1) if one[NODES].size(0) == 1 else _take(one[NODES], at)
-                    for one, at in zip(chosen, self.node_at, strict=True)
-                ]
-            )
+            given = [one[NODES] for one in chosen]
+            # Features of all nodes are one row, which every node takes.
+            at = [torch.zeros_like(at) if mask.size(0) == 1 else at for mask, at in zip(given, self.node_at, strict=True)]
+            found[NODES] = _take(given, at)
         return found
 
 
-def _take(values: Tensor, at: Tensor) -> Tensor:
-    """Values at some positions; 0 at position -1."""
-    if not values.numel():
-        return values.new_zeros(len(at), *values.shape[1:])
-    return values[at] * (at >= 0).to(values.dtype).view(-1, *[1] * (values.dim() - 1))
+def _take(values: Sequence[Tensor], at: Sequence[Tensor]) -> Tensor:
+    """Values at some positions of each tensor, one after another; 0 at position -1."""
+    flat, lengths = torch.cat(list(values)), [len(one) for one in at]
+    if not flat.numel():
+        return flat.new_zeros(sum(lengths), *flat.shape[1:])
+    start = torch.tensor([0, *(one.size(0) for one in values)][:-1]).cumsum(0)
+    position = torch.cat(list(at))
+    here = position >= 0
+    position = position + start.to(position.device).repeat_interleave(torch.tensor(lengths).to(position.device))
+    return flat[position.clamp(0, len(flat) - 1)] * here.to(flat.dtype).view(-1, *[1] * (flat.dim() - 1))
 
 
 def _positions(known: Tensor, asked: Tensor) -> Tensor:
@@ -123,7 +126,7 @@ class WorldEvaluator:
         self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
         with borrow(self.model), torch.no_grad():
-            self._source = self._make_source(data)
+            self.source = self._make_source(data)
             self.groups = self._trusted_groups()
             self.output = self.in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
         self.target = self.in_order([group.causal.instances.target for group in self.groups])
@@ -152,7 +155,7 @@ class WorldEvaluator:
     def _trusted_groups(self) -> list[EvaluatedGroup]:
         """Explanations by causal model, with the fastest strategy that gives what the model gives without shortcuts."""
         groups: list[EvaluatedGroup] = []
-        for models in self._source.candidates():
+        for models in self.source.candidates():
             groups = [self._group(*one) for one in models]
             if all(group.causal.strategy == PLAIN for group in groups) or self._is_right(groups):
                 break
@@ -177,12 +180,12 @@ class WorldEvaluator:
             return self.outcome.agree(found, output[:, numbers])
 
         numbers = torch.arange(len(self.explanations), device=output.device)
-        doubtful = numbers[~agrees(numbers, self._source.reference(numbers))]
-        size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self._source.members, 1)))
+        doubtful = numbers[~agrees(numbers, self.source.reference(numbers))]
+        size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self.source.members, 1)))
         rng = torch.Generator().manual_seed(0)
         sample = [some[torch.randperm(len(some), generator=rng).to(some.device)][:size] for some in (numbers, doubtful)]
         chosen = torch.unique(torch.cat(sample))
-        return all(bool(agrees(one.view(1), self._source.plain(int(one)))) for one in chosen)
+        return all(bool(agrees(one.view(1), self.source.plain(int(one)))) for one in chosen)
 
     def _test_weights(self, group: EvaluatedGroup, masks: Sequence[Masks]) -> Masks:
         """Weights of the worlds that a causal model is verified in."""

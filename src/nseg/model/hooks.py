@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -26,15 +26,21 @@ def message_passing_layers(model: nn.Module) -> dict[str, MessagePassing]:
 
 @contextmanager
 def hook_layers(
-    model: nn.Module,
+    model: nn.Module | Sequence[MessagePassing],
     on_propagate: Callable[..., Any],
     on_message: Callable[..., Any] | None = None,
     on_aggregate: Callable[..., Any] | None = None,
     before_aggregate: Callable[..., Any] | None = None,
 ) -> Iterator[None]:
-    """Let functions see and change the arguments of each ``propagate`` call, its messages, and what nodes receive."""
+    """Let functions see and change the arguments of each ``propagate`` call, its messages, and what nodes receive.
+
+    Args:
+        model: the model, or its layers if they are known.
+        on_propagate, on_message, on_aggregate, before_aggregate: the functions.
+    """
+    layers = model if isinstance(model, Sequence) else list(message_passing_layers(model).values())
     with ExitStack() as stack:
-        for layer in message_passing_layers(model).values():
+        for layer in layers:
             stack.callback(layer.register_propagate_forward_pre_hook(on_propagate).remove)
             if on_message is not None:
                 stack.callback(layer.register_message_forward_hook(on_message).remove)
@@ -57,10 +63,11 @@ def call_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tenso
     return outcome.as_rows(output)
 
 
-def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tensor:
-    """The model's output, checked: deterministic, and what its configuration says it is."""
+def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome, twice: bool = True) -> Tensor:
+    """The model's output, checked: what its configuration says it is and, if run ``twice``, deterministic."""
     with torch.no_grad(), wrap_model_errors():
-        output, again = call_model(model, inputs, outcome), call_model(model, inputs, outcome)
+        output = call_model(model, inputs, outcome)
+        again = call_model(model, inputs, outcome) if twice else output
     check_precision("the output", output)
     broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
     if broken is None or not bool(outcome.agree(again.masked_fill(broken, 0), output.masked_fill(broken, 0)).all()):

@@ -21,6 +21,7 @@ class PlannedCall:
     """One ``propagate`` call: its messages, and the position of their weights.
 
     Args:
+        layer: name of the layer.
         edge_index: edges of the messages that are computed, [2, M].
         weight: position of each message's weight, [M].
         receiver: the row of ``edge_index`` that messages go to.
@@ -31,6 +32,7 @@ class PlannedCall:
         linear: what the messages are made of, if they are passed on as a sparse product; else None.
     """
 
+    layer: str
     edge_index: Tensor
     weight: Tensor
     receiver: int
@@ -151,6 +153,7 @@ def plan_call(
     else:
         constant = {k: v if keep is None else v[keep] for k, v in call.constant.items()}
     return PlannedCall(
+        layer=call.layer,
         edge_index=edge_index,
         weight=torch.where(edge < 0, worlds * instances.num_edges, edge),  # the last weight, 1, is for added self-loops
         receiver=call.receiver,

@@ -10,7 +10,8 @@ Two shortcuts make them fast. Both are exact for most models, and verified befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -57,6 +58,7 @@ class WorldRunner:
     ) -> None:
         self.model, self.outcome, self.instances, self.strategy = model, outcome, instances, strategy
         self.whole_calls = whole_calls
+        self._layers = message_passing_layers(model)
         self._plans: dict[tuple[int, bool], Plan] = {}
         self._messages: list[Messages] | None = None  # those of one world, if the model need not see the edges
 
@@ -136,7 +138,8 @@ class WorldRunner:
             _, size, kwargs = args
             if current.linear is not None:
                 received = _multiply(current, current.linear, kwargs, _of_messages(weights, number - 1, current))
-                return current.edge_index[:, :0], size, {**kwargs, **{name: kwargs[name][:0] for name in current.per_edge}}
+                empty = {name: current.constant.get(name, kwargs[name])[:0] for name in current.per_edge}
+                return current.edge_index[:, :0], size, {**kwargs, **empty}
             cut = {} if current.keep is None else {k: kwargs[k][current.keep] for k in current.per_edge}
             return current.edge_index, size, {**kwargs, **cut, **current.constant}
 
@@ -153,11 +156,29 @@ class WorldRunner:
         def on_aggregate(layer: MessagePassing, *_: Any) -> Tensor | None:
             return None if current is None or current.linear is None else received
 
-        with hook_layers(self.model, on_propagate, on_message, on_aggregate, before_aggregate):
+        hooks = on_propagate, on_message, on_aggregate, before_aggregate
+        with hook_layers(list(self._layers.values()), *hooks), self._without_normalisation(calls):
             output = call_model(self.model, inputs, self.outcome)
         if number < len(calls):
             raise _branching_error(len(calls), number)
         return output
+
+    @contextmanager
+    def _without_normalisation(self, calls: list[PlannedCall | None]) -> Iterator[None]:
+        """Let layers that would normalise the edges they do not get leave that out: the results are cached."""
+        known = {} if self._messages is None else {call.layer: call for call in calls if call is not None}
+        idle = [
+            layer
+            for name, layer in self._layers.items()
+            if name in known and known[name].constant and known[name].linear and getattr(layer, "normalize", None) is True
+        ]
+        try:
+            for layer in idle:
+                layer.normalize = False
+            yield
+        finally:
+            for layer in idle:
+                layer.normalize = True
 
     def _forward_plain(self, inputs: ModelInputs, weights: Tensor | None) -> Tensor:
         """A forward pass in which messages are matched to edges and weighed as they come."""

@@ -247,7 +247,7 @@ class _SceneDrawer:
         self._draw_dots(kept, 0.78 * self.kept_width, 2.5, c=face, edgecolors=colours.KEPT, linewidths=1.2)
         self._draw_wedges(kept, 0.78 * self.kept_width, 2.6, colours.BAND)
         bound = {n for edge in shown.edges for n in (edge.source, edge.end)}
-        has_symbol = [node.name != "C" or n not in bound for n, node in enumerate(shown.nodes)]
+        has_symbol = [node.symbol != "C" or node.charge != 0 or n not in bound for n, node in enumerate(shown.nodes)]
         strokes = [
             (stroke, colours.NEUTRAL if e.kept is False else colours.INK)
             for e in shown.edges
@@ -257,16 +257,18 @@ class _SceneDrawer:
         size = min(max(0.36 * bond, 4.0), 11.0)
         for node, strong, symbol in zip(shown.nodes, highlighted, has_symbol, strict=True):
             if symbol:
-                faint = node.name == "H" and not strong
-                colour = colours.QUIET if faint else colours.ATOMS.get(node.name, colours.INK)
+                faint = node.symbol == "H" and not strong
+                colour = colours.QUIET if faint else colours.ATOMS.get(node.symbol, colours.INK)
                 weight = "bold" if strong else "normal"
-                self._draw_text(node, _symbol(node), 0.8 * size if node.name == "H" else size, colour, fontweight=weight)
+                self._draw_text(node, atom_text(node), 0.8 * size if node.symbol == "H" else size, colour, fontweight=weight)
 
 
-def _symbol(node: Node) -> str:
-    """Symbol of an atom with its hydrogen atoms that are not drawn, such as NH₂."""
+def atom_text(node: Node) -> str:
+    """Symbol of an atom with its hydrogen atoms that are not drawn and its charge, such as NH₂ or O⁻."""
     number = "" if node.hydrogens == 1 else "".join("₀₁₂₃₄₅₆₇₈₉"[int(digit)] for digit in str(node.hydrogens))
-    return single_line(node.name) + (f"H{number}" if node.hydrogens else "")
+    size = "" if abs(node.charge) <= 1 else "".join("⁰¹²³⁴⁵⁶⁷⁸⁹"[int(digit)] for digit in str(abs(node.charge)))
+    sign = "" if not node.charge else f"{size}{'⁺' if node.charge > 0 else '⁻'}"
+    return single_line(node.symbol) + (f"H{number}" if node.hydrogens else "") + sign
 
 
 def _bond_strokes(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.explanation import row_numbers, task_level
 from nseg.explanation import target_nodes as explained_nodes
+from nseg.names import Names
 from nseg.wording import hard_mask
 
 
@@ -49,26 +50,26 @@ class ExplainedGraph(NamedTuple):
         return self.node_id.numel()
 
 
-def explained_graph(explanation: Explanation, dataset: Benchmark | None) -> ExplainedGraph:
-    """The graph of an explanation, checked against the dataset."""
+GraphData: TypeAlias = Benchmark | Data | Sequence[Data] | None
+"""What was explained: a dataset of :mod:`nseg.datasets`, a graph, several graphs, or unknown."""
+
+
+def explained_graph(explanation: Explanation, data: GraphData) -> ExplainedGraph:
+    """The graph of an explanation, checked against what was explained."""
     if not isinstance(explanation, Explanation):
         raise InputError(
             f"explanation must be a torch_geometric Explanation of a homogeneous graph (got {type(explanation).__name__})."
         )
-    if dataset is not None and not isinstance(dataset, Benchmark):
-        raise InputError(
-            f"data must be a dataset from nseg.datasets (got {type(dataset).__name__}). For your own graph, leave data out: "
-            "explanations from explain_many hold their graph. Use names=... and class_names=... to name nodes and classes."
-        )
+    dataset = data if isinstance(data, Benchmark) else None
     index, edge_index = explanation.get("index"), explanation.get("edge_index")
     output_id = int(explanation.get("output_id", 0 if index is None else row_numbers(index)[0]))
     edge_id, node_id = explanation.get("edge_id"), explanation.get("node_id")
-    whole_graph = None if dataset is None else dataset.graph(output_id)
+    whole_graph = _whole_graph(data, output_id)
     if edge_index is None:
         if whole_graph is None or edge_id is None or node_id is None:
             raise InputError(
                 "An explanation can only be drawn with its graph (got one without edge_index, as nseg.read returns). "
-                "Pass its dataset: data=nseg.datasets.load(...)."
+                "Pass what was explained: data=..."
             )
         edge_index = torch.searchsorted(node_id, whole_graph.edge_index[:, edge_id])  # node_id is sorted
         explanation = copy.copy(explanation)
@@ -83,6 +84,26 @@ def explained_graph(explanation: Explanation, dataset: Benchmark | None) -> Expl
             "right dataset, or set explanation.output_id to the position of the graph in the dataset."
         )
     return graph
+
+
+def _whole_graph(data: Any, output_id: int) -> Data | None:
+    """The caller's graph of an output; None if it is unknown."""
+    if data is None or isinstance(data, Data):
+        return data
+    if isinstance(data, Benchmark):
+        return data.graph(output_id)
+    if isinstance(data, str) or not hasattr(data, "__getitem__") or not hasattr(data, "__len__"):
+        raise InputError(
+            f"data must be a dataset from nseg.datasets, a torch_geometric Data or several (got {type(data).__name__}). "
+            "Leave it out if you have none: explanations from explain_many hold their graph."
+        )
+    found = data[output_id] if output_id < len(data) else None
+    if not isinstance(found, Data):
+        raise InputError(
+            f"data must hold the graph of every explained output (got {len(data)} graphs, and no graph for output "
+            f"{output_id}). Pass the list of graphs that was explained."
+        )
+    return found
 
 
 def _task_level(explanation: Explanation, dataset: Benchmark | None) -> str:
@@ -136,23 +157,30 @@ def true_class(graph: ExplainedGraph) -> int | None:
     # Explanations read from disk have no model config; only explanations of predictions are stored.
     from_disk = getattr(graph.explanation, "_model_config", None) is None
     explains_prediction = from_disk or graph.explanation.get("prediction") is not None
-    if graph.whole_graph is None or graph.whole_graph.get("y") is None or graph.level == "edge" or not explains_prediction:
+    y = None if graph.whole_graph is None else graph.whole_graph.get("y")
+    row = graph.output_id if graph.level == "node" else 0
+    if y is None or y.is_floating_point() or row >= y.numel() or graph.level == "edge" or not explains_prediction:
         return None
-    return int(graph.whole_graph.y.flatten()[graph.output_id if graph.level == "node" else 0])
+    return int(y.flatten()[row])
 
 
-def title(graph: ExplainedGraph, class_name: str, verdict: str) -> str:
-    """What is explained, e.g. ``"graph 10: mutagen (correct)"``.
+def title(graph: ExplainedGraph, names: Names, class_name: str, verdict: str, molecule: bool = False) -> str:
+    """What is explained, e.g. ``"graph 10: mutagen (correct)"`` or ``"tx-11: fraud"``.
 
     Args:
         graph: the explained graph.
+        names: names of the caller's graph.
         class_name: name of the explained class.
         verdict: whether the prediction is correct, in words; ``""`` if unknown.
+        molecule: whether the graph is a molecule.
     """
-    index, word = graph.explanation.get("index"), "link" if graph.level == "edge" else graph.level
+    index, word = graph.explanation.get("index"), {"edge": "link", "graph": "molecule" if molecule else "graph"}
     if index is not None and row_numbers(index).numel() > 1:
-        return f"{row_numbers(index).numel()} {word}s"
-    text = f"{word} {graph.output_id}: {class_name}" if class_name else f"{word} {graph.output_id}"
+        return f"{row_numbers(index).numel()} {word.get(graph.level, graph.level)}s"
+    what = f"{word.get(graph.level, graph.level)} {graph.output_id}"
+    if graph.level == "node" and names.nodes and names.node_label(graph.output_id) != str(graph.output_id):
+        what = f"{what} ({names.node_label(graph.output_id)})" if graph.dataset is not None else names.node(graph.output_id)
+    text = f"{what}: {class_name}" if class_name else what
     return f"{text} ({verdict})" if verdict else text
 
 
@@ -174,12 +202,13 @@ class NodePairs(NamedTuple):
     order: Sequence[float]
 
 
-def node_pairs(graph: ExplainedGraph, selected: Tensor) -> NodePairs:
+def node_pairs(graph: ExplainedGraph, selected: Tensor, orders: Tensor | None = None) -> NodePairs:
     """Merge parallel and opposite edges into pairs; each value is the maximum over the edges of the pair.
 
     Args:
         graph: the explained graph.
         selected: mask of the edges to merge, [E].
+        orders: bond order of each edge, [E]; None outside molecules.
     """
     low, high = graph.edge_index[:, selected].sort(0).values
     base = max(graph.num_nodes, 1)
@@ -196,7 +225,7 @@ def node_pairs(graph: ExplainedGraph, selected: Tensor) -> NodePairs:
         unknown if soft is None else maximum(soft).tolist(),
         unknown if hard is None else maximum(hard).bool().tolist(),
         maximum(ground_truth(graph)[0]).bool().tolist(),
-        maximum(_bond_orders(graph)).tolist(),
+        [1.0] * key.numel() if orders is None else maximum(orders).tolist(),
     )
 
 
@@ -222,11 +251,3 @@ def ground_truth(graph: ExplainedGraph) -> tuple[Tensor, Tensor]:
     if truth is None:
         return torch.zeros(graph.edge_id.numel(), dtype=torch.bool), torch.zeros(graph.num_nodes, dtype=torch.bool)
     return truth.edge[graph.edge_id], truth.node[graph.node_id]
-
-
-def _bond_orders(graph: ExplainedGraph) -> Tensor:
-    """Bond order of each edge, 1 outside molecules, [E]."""
-    attributes = None if graph.whole_graph is None else graph.whole_graph.get("edge_attr")
-    if graph.dataset is None or not graph.dataset.bonds or attributes is None:
-        return torch.ones(graph.edge_id.numel())
-    return torch.tensor(graph.dataset.bonds)[attributes[graph.edge_id].argmax(-1)]

@@ -13,6 +13,9 @@ from scipy.spatial.distance import cdist
 
 from nseg.plot import chemistry
 
+MAX_SMALL_NODES = 60
+"""Up to this size, all edges have the same length and distances are computed densely."""
+
 MAX_STRESS_NODES = 600
 """Up to this size, all graph distances are fitted (stress); larger graphs only fit the distances to some pivots."""
 
@@ -45,22 +48,18 @@ def positions(
     """
     joined = [pair for pair in pairs if pair[0] != pair[1]]
     ends = np.array(joined, dtype=np.int32).reshape(-1, 2)  # 32 bits, because SciPy 1.11 takes no others
-    both = np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]]
-    graph = csr_array((np.ones(2 * len(ends)), both), (nodes, nodes))
-    _, component_of = connected_components(graph, directed=False) if nodes else (0, np.zeros(0))
-    components = [np.flatnonzero(component_of == number) for number in np.unique(component_of)]
-    components.sort(key=lambda members: (-len(members), members[0]))
+    graph = _SmallGraph(ends, nodes) if nodes <= MAX_SMALL_NODES else _LargeGraph(ends, nodes)
+    components = graph.components()
     points = _atom_positions(symbols, pairs, orders) if symbols else None
     if points is None:
         points = np.zeros((nodes, 2))
         for members in components:
-            near = np.flatnonzero(np.isin(members, focus))
-            placed = in_unit_square(_place_connected(graph[members][:, members], near).tolist())
-            points[members] = math.sqrt(len(members)) * np.array(placed)
+            placed = _fill_unit_square(graph.place(members, focus))
+            points[members] = math.sqrt(len(members)) * placed
     corners = _box_corners([np.ptp(points[members], 0) for members in components])
     for members, corner in zip(components, corners, strict=True):
         points[members] += corner - points[members].min(0)
-    return in_unit_square(points.tolist())
+    return [(x, y) for x, y in _fill_unit_square(points).tolist()]
 
 
 def _atom_positions(symbols: Sequence[str], pairs: Sequence[Sequence[int]], orders: Sequence[float]) -> Array | None:
@@ -72,48 +71,103 @@ def _atom_positions(symbols: Sequence[str], pairs: Sequence[Sequence[int]], orde
 # --- one connected graph -------------------------------------------------------------------------------------------------
 
 
-def _place_connected(graph: csr_array, focus: NDArray[np.int64]) -> Array:
-    """Positions of the nodes of a connected graph, [n, 2]."""
-    nodes = graph.shape[0]
-    if nodes <= 2:
-        return np.array([[float(n), 0.0] for n in range(nodes)])
-    lengths = _edge_lengths(graph, focus)
-    points = _pivot_scaling(lengths, nodes)
-    # Nodes with the same distances to all pivots coincide; a little noise separates them.
-    points = points + 1e-3 * np.abs(points).max() * np.random.default_rng(0).standard_normal(points.shape)
-    if nodes <= MAX_STRESS_NODES:
-        points = _minimise_stress(dijkstra(lengths, directed=False), points)
-    return _rotate_wide(points)
+class _SmallGraph:
+    """A graph whose distances are all known at once; dense, because most drawn graphs have a dozen nodes."""
+
+    def __init__(self, ends: NDArray[np.int32], nodes: int) -> None:
+        distance = np.full((nodes, nodes), np.inf)
+        distance[ends[:, 0], ends[:, 1]] = distance[ends[:, 1], ends[:, 0]] = 1.0
+        distance[range(nodes), range(nodes)] = 0.0
+        for via in range(nodes):  # Floyd and Warshall
+            np.minimum(distance, distance[:, via, None] + distance[via], out=distance)
+        self.distance = distance
+
+    def components(self) -> list[NDArray[np.int64]]:
+        """Nodes of each connected component, the largest first."""
+        if not len(self.distance):
+            return []
+        first = np.isfinite(self.distance).argmax(1)  # the smallest node of each node's component
+        found = [np.flatnonzero(first == number) for number in dict.fromkeys(first.tolist())]
+        return sorted(found, key=lambda members: (-len(members), members[0]))
+
+    def place(self, members: NDArray[np.int64], focus: Sequence[int]) -> Array:
+        """Positions of the nodes of a component, [n, 2]; a small graph needs no focus."""
+        if len(members) <= 2:
+            return _on_a_line(len(members))
+        distance = self.distance if len(members) == len(self.distance) else self.distance[np.ix_(members, members)]
+        return _rotate_wide(_minimise_stress(distance, _separate(_pivot_scaling(distance))))
+
+
+class _LargeGraph:
+    """A sparse graph; distances are computed for each component."""
+
+    def __init__(self, ends: NDArray[np.int32], nodes: int) -> None:
+        both = np.r_[ends[:, 0], ends[:, 1]], np.r_[ends[:, 1], ends[:, 0]]
+        self.graph = csr_array((np.ones(2 * len(ends)), both), (nodes, nodes))
+
+    def components(self) -> list[NDArray[np.int64]]:
+        """Nodes of each connected component, the largest first."""
+        _, component_of = connected_components(self.graph, directed=False)
+        found = [np.flatnonzero(component_of == number) for number in np.unique(component_of)]
+        return sorted(found, key=lambda members: (-len(members), members[0]))
+
+    def place(self, members: NDArray[np.int64], focus: Sequence[int]) -> Array:
+        """Positions of the nodes of a component, [n, 2]; nodes near the focus get more room."""
+        if len(members) <= 2:
+            return _on_a_line(len(members))
+        part = self.graph[members][:, members]
+        lengths = _edge_lengths(part, np.flatnonzero(np.isin(members, focus)))
+        # Lengths are symmetric, so that the faster search along directed edges is right.
+        distance = dijkstra(lengths) if len(members) <= MAX_STRESS_NODES else None
+        points = _separate(_pivot_scaling(_pivot_distances(lengths, len(members))))
+        return _rotate_wide(points if distance is None else _minimise_stress(distance, points))
+
+
+def _on_a_line(nodes: int) -> Array:
+    return np.array([[float(n), 0.0] for n in range(nodes)])
+
+
+def _separate(points: Array) -> Array:
+    """The same points with a little noise: nodes with the same distances to all pivots would coincide."""
+    noise = np.random.default_rng(0).standard_normal(points.shape)
+    separate: Array = points + 1e-3 * np.abs(points).max() * noise
+    return separate
 
 
 def _edge_lengths(graph: csr_array, focus: NDArray[np.int64]) -> csr_array:
     """Edge lengths that shrink with the distance to the focus of a large graph, so that the focus has room."""
-    shrink = min(max((60 / graph.shape[0]) ** 0.3, 0.6), 1.0)
+    shrink = min(max((MAX_SMALL_NODES / graph.shape[0]) ** 0.3, 0.6), 1.0)
     if not len(focus) or shrink == 1:
         return graph
-    hops = dijkstra(graph, directed=False, unweighted=True, indices=focus, min_only=True)
+    hops = dijkstra(graph, unweighted=True, indices=focus, min_only=True)
     edges = graph.tocoo()
     length = np.maximum(shrink ** np.minimum(hops[edges.row], hops[edges.col]), MIN_EDGE_LENGTH)
     return csr_array((length, (edges.row, edges.col)), graph.shape)
 
 
-def _pivot_scaling(graph: csr_array, nodes: int) -> Array:
-    """Classical scaling of the distances to pivots (Brandes and Pich, 2006), [n, 2].
-
-    In a graph with at most ``PIVOTS`` nodes, all nodes are pivots.
-    """
-    pivots, nearest = [0], dijkstra(graph, directed=False, indices=0)
+def _pivot_distances(graph: csr_array, nodes: int) -> Array:
+    """Distances of all nodes to pivots that are far apart, [n, PIVOTS]."""
+    pivots, nearest = [0], dijkstra(graph, indices=0)
     distance = [nearest]
     while len(pivots) < min(PIVOTS, nodes):
         pivots.append(int(nearest.argmax()))  # the node farthest from all pivots so far
-        distance.append(dijkstra(graph, directed=False, indices=pivots[-1]))
+        distance.append(dijkstra(graph, indices=pivots[-1]))
         nearest = np.minimum(nearest, distance[-1])
-    square = np.stack(distance, 1) ** 2  # [n, pivots]
+    return np.stack(distance, 1)
+
+
+def _pivot_scaling(distance: Array) -> Array:
+    """Classical scaling of the distances to pivots (Brandes and Pich, 2006), [n, 2].
+
+    Args:
+        distance: distance of each node to each pivot, [n, pivots]; in a small graph, all nodes are pivots.
+    """
+    square = distance**2
     centred = square.mean(0) + square.mean(1, keepdims=True) - square - square.mean()
     _, _, axes = np.linalg.svd(centred, full_matrices=False)
     points = centred @ axes[:2].T
     padded = np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
-    return padded / max(float(np.abs(points).max()), 1e-12) * float(nearest.max() + 1)
+    return padded / max(float(np.abs(points).max()), 1e-12) * float(distance.min(1).max() + 1)
 
 
 def _minimise_stress(distance: Array, points: Array) -> Array:
@@ -126,11 +180,10 @@ def _minimise_stress(distance: Array, points: Array) -> Array:
     nodes = len(points)
     weight = 1 / np.where(distance > 0, distance, np.inf) ** 2
     inverse = np.linalg.inv(np.diag(weight.sum(1)) - weight + 1 / nodes) - 1 / nodes
+    target = weight * distance  # 0 on the diagonal
     for _ in range(STRESS_ROUNDS):
-        ratio = -weight * distance / np.maximum(cdist(points, points), 1e-9)
-        np.fill_diagonal(ratio, 0)
-        np.fill_diagonal(ratio, -ratio.sum(1))
-        before, points = points, inverse @ (ratio @ points)
+        ratio = target / np.maximum(cdist(points, points), 1e-9)
+        before, points = points, inverse @ (ratio.sum(1, keepdims=True) * points - ratio @ points)
         if np.abs(points - before).max() < 1e-3:
             break
     return points
@@ -153,16 +206,15 @@ def in_unit_square(points: Sequence[Sequence[float]]) -> list[Point]:
     >>> in_unit_square([(0, 0), (4, 2)])
     [(0.0, 0.25), (1.0, 0.75)]
     """
-    if not points:
-        return []
-    low = [min(p[axis] for p in points) for axis in (0, 1)]
-    size = [max(p[axis] for p in points) - low[axis] for axis in (0, 1)]
-    scale = max(size) or 1.0
+    return [(x, y) for x, y in _fill_unit_square(np.array(points, dtype=float).reshape(-1, 2)).tolist()]
 
-    def rescale(value: float, axis: int) -> float:
-        return round(min(max(0.5 + (value - low[axis] - size[axis] / 2) / scale, 0.0), 1.0), 5)
 
-    return [(rescale(x, 0), rescale(y, 1)) for x, y in points]
+def _fill_unit_square(points: Array) -> Array:
+    if not len(points):
+        return points
+    low, size = points.min(0), np.ptp(points, 0)
+    scaled: Array = 0.5 + (points - low - size / 2) / (size.max() or 1.0)
+    return scaled.clip(0.0, 1.0).round(5)
 
 
 def _box_corners(sizes: Sequence[Array]) -> list[Array]:

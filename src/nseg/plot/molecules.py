@@ -6,21 +6,21 @@ from typing import Any
 
 from torch_geometric.explain import Explanation
 
-from nseg.datasets import Benchmark
 from nseg.errors import InputError, MissingError
 from nseg.plot import colours
 from nseg.plot.chemistry import BOND_LENGTH, atomic_numbers, build_molecule
+from nseg.plot.explained_graph import GraphData
 from nseg.plot.scene import Node, Scene, scene, typical_edge_length
 
 
 def molecule(
-    explanation: Explanation, data: Benchmark | None = None, *, width: int = 480, height: int = 360, **scene_options: Any
+    explanation: Explanation, data: GraphData = None, *, width: int = 480, height: int = 360, **scene_options: Any
 ) -> str:
     """RDKit's drawing of a molecule as SVG, with the kept bonds and atoms highlighted.
 
     Args:
         explanation: the explanation.
-        data: its dataset, with chemical elements as ``node_names`` and with ``bonds``.
+        data: what was explained: a dataset of molecules, or graphs with ``smiles``, ``rdmol`` or elements as ``node_names``.
         width, height: size of the picture in pixels.
         **scene_options: options of :func:`nseg.plot.scene`, such as ``hydrogens=False``.
     """
@@ -29,11 +29,11 @@ def molecule(
     except ImportError as error:
         raise MissingError('Molecules need RDKit (it is not installed). Install it: pip install "nseg[plot]".') from error
     shown = scene(explanation, data, **scene_options)
-    drawn = _placed_molecule(shown)
-    if not shown.molecule or drawn is None:
+    drawn = _placed_molecule(shown) if shown.molecule else None
+    if drawn is None:
         raise InputError(
-            "data must be a dataset whose nodes are chemical elements (got other nodes, or no dataset). "
-            "Use nseg.plot.explanation for other graphs."
+            "The explained graph must be a molecule: nodes named by chemical elements, or data= with smiles or rdmol (got "
+            f"another graph). {shown.hint or 'Use nseg.plot.explanation for other graphs.'}"
         )
     page = rdMolDraw2D.MolDraw2DSVG(width, height)
     options: Any = page.drawOptions()
@@ -72,7 +72,7 @@ def _placed_molecule(shown: Scene) -> Any:
     from rdkit.Geometry import Point3D
 
     ends = [(e.source, e.end) for e in shown.edges]
-    drawn = build_molecule([n.name for n in shown.nodes], ends, [e.order for e in shown.edges])
+    drawn = build_molecule([n.symbol for n in shown.nodes], ends, [e.order for e in shown.edges])
     if drawn is None:
         return None
     conformer, scale = Chem.Conformer(len(shown.nodes)), BOND_LENGTH / (typical_edge_length(shown) or 1.0)
@@ -80,5 +80,6 @@ def _placed_molecule(shown: Scene) -> Any:
     for n, node in enumerate(shown.nodes):
         conformer.SetAtomPosition(n, Point3D(scale * node.x, scale * node.y, 0.0))
         drawn.GetAtomWithIdx(n).SetNumExplicitHs(node.hydrogens)
+        drawn.GetAtomWithIdx(n).SetFormalCharge(node.charge)
     drawn.AddConformer(conformer)
     return drawn

@@ -2,89 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
+from nseg.names import Names, resolve_names
+from nseg.plot.atoms import Atoms
 from nseg.plot.explained_graph import ExplainedGraph, explained_class, target_nodes
+from nseg.sentences import distinct_names
 
 
 class NodeLabels(NamedTuple):
     """Names and groups of the N nodes of an explained graph.
 
     Args:
-        names: name of each node, ``""`` for none, [N].
+        names: names of the caller's graph, each node's own.
+        shown: what is written at each node, ``""`` for nothing, [N].
         group: position of each node's group in ``group_names``, -1 for none, [N].
         group_names: what the groups (colours) stand for.
-        class_names: names of the model's classes.
+        kind: what a group is: ``"kind"`` of node, ``"true"`` or ``"predicted"`` class, or ``"given"`` by the caller.
     """
 
-    names: list[str]
+    names: Names
+    shown: list[str]
     group: list[int]
     group_names: tuple[str, ...]
-    class_names: tuple[str, ...]
+    kind: str
 
     def class_name(self, number: int) -> str:
         """Name of a class, ``"class 3"`` if it has none, ``""`` if the class is unknown (-1)."""
-        if number < 0:
-            return ""
-        return str(self.class_names[number]) if number < len(self.class_names) else f"class {number}"
+        return self.names.class_name(number)
+
+
+def names_of(graph: ExplainedGraph, given: Mapping[str, Any]) -> Names:
+    """Names of the caller's graph: given ones, else those of the data, else those that the explanation carries.
+
+    Args:
+        graph: the explained graph.
+        given: by argument name, as :func:`nseg.names.resolve_names` takes them.
+    """
+    given = {name: value for name, value in given.items() if value is not None}
+    named = resolve_names(graph.whole_graph, **given) if graph.dataset is None else graph.dataset.names(**given)
+    return fill_names(named.graph(graph.output_id if named.several else 0), graph.explanation)
+
+
+def fill_names(names: Names, explanation: Explanation) -> Names:
+    """Names, with those that an explanation carries where there are none."""
+    own: Names | None = explanation.get("names")
+    if not isinstance(own, Names):
+        return names
+    return replace(names, **{name: labels for name, labels in vars(own).items() if not getattr(names, name)})
 
 
 def node_labels(
-    graph: ExplainedGraph,
-    names: Sequence[str] | None,
-    classes: Tensor | Sequence[int] | None,
-    class_names: Sequence[str] | None,
+    graph: ExplainedGraph, names: Names, classes: Tensor | Sequence[int] | None, atoms: Atoms | None, kind: str = "given"
 ) -> NodeLabels:
     """Names and groups of nodes: groups are the dataset's node kinds if it has any, otherwise classes.
 
     Args:
         graph: the explained graph.
-        names, classes, class_names: what the caller gave to :func:`nseg.plot.scene`.
+        names: names of the caller's graph.
+        classes: classes of all nodes of the caller's graph, if the caller gives them.
+        atoms: the atoms, if the graph is a molecule.
+        kind: what the given classes are.
     """
     ids, dataset = graph.node_id.tolist(), graph.dataset
-    for argument, given in (("names", names), ("classes", classes)):
-        if given is not None and ids and max(ids) >= len(given):
+    for argument, given in (("names", names.nodes), ("classes", classes)):
+        if given is not None and len(given) and not isinstance(given, Mapping) and ids and max(ids) >= len(given):
             raise InputError(
                 f"{argument} must have an entry for every node of the graph (got {len(given)} entries, and node {max(ids)})."
             )
-    if class_names is None:
-        class_names = () if dataset is None else dataset.class_names
-    kinds: list[int] | None = None  # e.g. the chemical element of each atom
-    if graph.whole_graph is not None and dataset is not None and dataset.node_names:
-        kinds = graph.whole_graph.x[graph.node_id].argmax(-1).tolist()
-    shown_names = [""] * len(ids)
-    if names is not None:
-        shown_names = [str(names[n]) for n in ids]
-    elif kinds is not None and dataset is not None:
-        shown_names = [dataset.node_names[kind] for kind in kinds]
-    if kinds is not None and classes is None and dataset is not None:
-        return NodeLabels(shown_names, kinds, dataset.node_names, tuple(class_names))
-    group = _node_classes(graph, classes)
-    labels = NodeLabels(shown_names, group, (), tuple(class_names))
-    number_of_groups = max([len(labels.class_names) - 1, *group]) + 1
-    return labels._replace(group_names=tuple(map(labels.class_name, range(number_of_groups))))
+    shown = [names.node_label(n) if names.nodes else "" for n in ids]
+    distinct = distinct_names(names, ids, None if atoms is None else atoms.symbols)
+    if graph.whole_graph is not None and dataset is not None and dataset.node_names and classes is None:
+        kinds = graph.whole_graph.x[graph.node_id].argmax(-1).tolist()  # e.g. the chemical element of each atom
+        return NodeLabels(distinct, shown, kinds, dataset.node_names, "kind")
+    group, kind = _node_classes(graph, classes, kind)
+    known = max(names.classes, default=-1) if isinstance(names.classes, Mapping) else len(names.classes) - 1
+    number_of_groups = max([known, *group]) + 1
+    return NodeLabels(distinct, shown, group, tuple(map(names.class_name, range(number_of_groups))), kind)
 
 
-def _node_classes(graph: ExplainedGraph, given: Tensor | Sequence[int] | None) -> list[int]:
-    """Class of each node: given by the caller, else the true class, else the predicted class; -1 for unknown.
+def _node_classes(graph: ExplainedGraph, given: Tensor | Sequence[int] | None, kind: str) -> tuple[list[int], str]:
+    """Class of each node, -1 for unknown, and what it is: given by the caller, else true, else predicted.
 
     On a cut-out computation graph, the model's output is correct for the explained node only.
     """
-    explanation = graph.explanation
+    explanation, y = graph.explanation, None if graph.whole_graph is None else graph.whole_graph.get("y")
     if given is not None:
         known = torch.as_tensor(given).cpu()[graph.node_id]
-    elif graph.level == "node" and graph.whole_graph is not None and graph.whole_graph.get("y") is not None:
-        known = graph.whole_graph.y[graph.node_id]
+    elif graph.level == "node" and y is not None and y.dim() == 1 and not y.is_floating_point():
+        known, kind = y[graph.node_id], "true"
     elif graph.level == "node" and explanation.get("node_id") is None and explanation.get("target") is not None:
-        known = explanation.target.cpu().flatten()
+        known, kind = explanation.target.cpu().flatten(), "predicted"
     else:
-        known = torch.full((graph.num_nodes,), -1)
+        known, kind = torch.full((graph.num_nodes,), -1), "predicted"
         if graph.level == "node":
             known[target_nodes(graph)] = explained_class(graph)
     classes: list[int] = known.tolist()
-    return classes
+    return classes, kind

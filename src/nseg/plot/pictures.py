@@ -9,12 +9,13 @@ from typing import Any
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
-from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.plot import colours, draw
+from nseg.plot.explained_graph import GraphData
 from nseg.plot.legend import KEPT_AND_OTHER, TEXT_OFFSET, LegendWords, add_legend, add_legend_below
 from nseg.plot.scene import Scene, scene
 from nseg.plot.worlds import World, worlds_of
+from nseg.sentences import MAX_LISTED, kept_elements
 from nseg.wording import DEFAULT_THRESHOLD, bound_text, probability_text
 
 MAX_TITLE = 80
@@ -25,7 +26,7 @@ MAX_FEATURES = 12
 
 
 def explanation(
-    explanation: Explanation, data: Benchmark | None = None, *, ax: Any = None, truth: bool = False, **scene_options: Any
+    explanation: Explanation, data: GraphData = None, *, ax: Any = None, truth: bool = False, **scene_options: Any
 ) -> Any:
     """A picture of one explanation.
 
@@ -50,7 +51,7 @@ def explanation(
 
 def compare(
     explanations: Mapping[str, Explanation],
-    data: Benchmark | None = None,
+    data: GraphData = None,
     *,
     columns: int | None = None,
     truth: bool = False,
@@ -79,7 +80,7 @@ def compare(
 
 
 def predictions(
-    explanations: Sequence[Explanation], data: Benchmark, *, each: int = 2, truth: bool = False, **scene_options: Any
+    explanations: Sequence[Explanation], data: GraphData, *, each: int = 2, truth: bool = False, **scene_options: Any
 ) -> Any:
     """Explanations of correct and of wrong predictions (Fig. 7 of the paper).
 
@@ -115,7 +116,7 @@ def worlds(
     explainer: Explainer,
     graphs: Data | Sequence[Data],
     explanation: Explanation,
-    data: Benchmark | None = None,
+    data: GraphData = None,
     **scene_options: Any,
 ) -> Any:
     """The worlds of one explanation with the probability of the class in each (Fig. 8 of the paper).
@@ -174,14 +175,25 @@ def summary(explanation: Explanation, shown: Scene) -> str:
     if shown.left_out:
         sizes.append(f"{shown.left_out:,} {'bonds' if shown.molecule else 'lines'} not drawn")
     lines = [", ".join(part) for part in (bounds, sizes) if part]
-    return "\n".join([*lines, *filter(None, [_common_features(shown)])])
+    return "\n".join([*lines, *filter(None, [_common_features(shown), *_features_by_node(explanation, shown), shown.hint])])
+
+
+def _features_by_node(explanation: Explanation, shown: Scene) -> list[str]:
+    """The kept features of the nodes with the largest weights, by name and value, one line for each node."""
+    if not shown.node_features:
+        return []
+    drawn = [n for n, node in enumerate(shown.nodes) if node.features]
+    texts = kept_elements(explanation, shown.names, level=shown.level).feature_texts if drawn else ()
+    more = [f"and features of {len(texts) - MAX_LISTED} more"] if len(texts) > MAX_LISTED else []
+    return [*(draw.single_line(text, MAX_TITLE) for text in texts[:MAX_LISTED]), *more]
 
 
 def _common_features(shown: Scene, state: str = "kept") -> str:
-    """The kept features of all nodes by number; ``""`` if the mask is another."""
+    """The kept features of all nodes by name or number; ``""`` if the mask is another."""
     if shown.features is None:
         return ""
-    listed = ", ".join(map(str, shown.features[:MAX_FEATURES])) or "none"
+    named = map(shown.names.feature if shown.names.features else str, shown.features[:MAX_FEATURES])
+    listed = ", ".join(named) or "none"
     return f"features {state}: {listed}{', ...' if len(shown.features) > MAX_FEATURES else ''}"
 
 

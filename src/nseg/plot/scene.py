@@ -9,17 +9,19 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
-from nseg.datasets import Benchmark
+from nseg.names import NO_NAMES, Names
 from nseg.plot import explained_graph as facts
 from nseg.plot import layout
+from nseg.plot.atoms import Atoms, find_atoms
 from nseg.plot.explained_graph import ExplainedGraph
-from nseg.plot.node_labels import NodeLabels, node_labels
+from nseg.plot.node_labels import NodeLabels, names_of, node_labels
 from nseg.wording import PartSize, hard_mask, kept_parts, node_mask_type, reached_nodes
 
 MAX_EDGES = 5000
@@ -37,11 +39,14 @@ class Node:
         group: what colours the node, a position in :attr:`Scene.groups`; -1 for none.
         weight: soft mask, the mean over features; None if nodes are not masked.
         kept: whether the explanation keeps the node or any of its features; None if nodes are not masked.
-        share: share of the node's features that the explanation keeps, 1 for a whole node; None if nodes are not masked.
-        features: numbers of the kept features, if features of nodes are masked; ``()`` otherwise.
         target: whether the explained output belongs to this node, or to a link that ends here.
         truth: whether the node belongs to the ground truth.
         hydrogens: number of hydrogen atoms at this atom that are not drawn.
+        share: share of the node's features that the explanation keeps, 1 for a whole node; None if nodes are not masked.
+        features: numbers of the kept features, if features of nodes are masked; ``()`` otherwise.
+        label: name of this node alone, for texts: ``"N7"`` for an atom, the number of a node without a name.
+        symbol: chemical element of an atom; ``""`` outside molecules.
+        charge: formal charge of an atom.
     """
 
     id: int
@@ -56,6 +61,13 @@ class Node:
     hydrogens: int = 0
     share: float | None = None
     features: tuple[int, ...] = ()
+    label: str = ""
+    symbol: str = ""
+    charge: int = 0
+
+    def with_hydrogens(self, number: int) -> Node:
+        """The same atom with some more hydrogen atoms that are not drawn."""
+        return replace(self, hydrogens=self.hydrogens + number)
 
     @property
     def partial(self) -> bool:
@@ -100,6 +112,9 @@ class Scene:
         hidden: nodes that are not drawn: hydrogen atoms, or nodes whose edges are all left out.
         size: how much the explanation keeps, counted as everywhere (:mod:`nseg.wording`); what is not drawn counts too.
         features: numbers of the kept features, if the mask is of features of all nodes; None otherwise.
+        names: names of the caller's graph, each node's own.
+        grouping: what the colours stand for: ``"kind"`` of node, ``"true"``, ``"predicted"`` or ``"given"`` class.
+        hint: why a molecule is not drawn as one, and what to do; ``""`` if there is nothing to say.
     """
 
     title: str
@@ -115,6 +130,9 @@ class Scene:
     hidden: int
     size: tuple[PartSize, ...] = ()
     features: tuple[int, ...] | None = None
+    names: Names = NO_NAMES
+    grouping: str = "given"
+    hint: str = ""
 
     @property
     def node_features(self) -> bool:
@@ -124,11 +142,15 @@ class Scene:
 
 def scene(
     explanation: Explanation,
-    data: Benchmark | None = None,
+    data: facts.GraphData = None,
     *,
-    names: Sequence[str] | None = None,
+    names: Any = None,
+    node_names: Any = None,
+    feature_names: Any = None,
+    class_names: Any = None,
+    edge_names: Any = None,
+    units: Any = None,
     classes: Tensor | Sequence[int] | None = None,
-    class_names: Sequence[str] | None = None,
     reached: Tensor | None = None,
     hydrogens: bool = True,
     max_edges: int = MAX_EDGES,
@@ -136,30 +158,55 @@ def scene(
     """What a picture of one explanation shows.
 
     Positions depend only on the graph that can reach the output: two explanations of one prediction have every node in
-    the same place. Edges that no message to the output uses are not shown.
+    the same place. Edges that no message to the output uses are not shown. A graph is drawn as a molecule if it has
+    ``smiles`` or ``rdmol``, or if its nodes are named by chemical elements.
 
     Args:
         explanation: explanation of one output, by ``nseg`` or any PyG algorithm. One read from disk needs ``data``.
-        data: the dataset of the explanation, for names, classes, bonds and ground truth.
-        names: names of the nodes of the caller's graph, instead of the dataset's names; a molecule is then drawn like
-            any other graph.
+        data: what was explained, for names, classes, bonds and ground truth: a dataset of :mod:`nseg.datasets`, a graph, or
+            the graphs.
+        names: another word for ``node_names``.
+        node_names, feature_names, class_names, edge_names, units: names, as :func:`nseg.explain_many` takes them; by default
+            those of the data or of the explanation.
         classes: classes of the nodes of the caller's graph, used as colours.
-        class_names: names of the classes.
         reached: ids of the edges that can reach the output, for an explanation that does not know them; all if None.
         hydrogens: whether to show the hydrogen atoms of a molecule; those with a kept or true bond are always shown.
         max_edges: maximum number of edges: kept edges first, then those with the largest weight.
     """
     graph = facts.explained_graph(explanation, data)
-    labels = node_labels(graph, names, classes, class_names)
-    molecule = bool(data is not None and data.bonds and data.node_names and names is None)
+    given = {"node_names": names if node_names is None else node_names, "feature_names": feature_names}
+    given |= {"class_names": class_names, "edge_names": edge_names, "units": units}
+    return build_scene(graph, names_of(graph, given), classes, reached=reached, hydrogens=hydrogens, max_edges=max_edges)
+
+
+def build_scene(
+    graph: ExplainedGraph,
+    names: Names,
+    classes: Tensor | Sequence[int] | None = None,
+    grouping: str = "given",
+    *,
+    reached: Tensor | None = None,
+    hydrogens: bool = True,
+    max_edges: int = MAX_EDGES,
+) -> Scene:
+    """What a picture of an explained graph with known names shows.
+
+    Args:
+        graph: the explained graph.
+        names: names of the caller's graph.
+        classes, reached, hydrogens, max_edges: as in :func:`scene`.
+        grouping: what the given classes are, as in :class:`Scene`.
+    """
+    atoms, hint = find_atoms(graph, names)
+    labels = node_labels(graph, names, classes, atoms, grouping)
     counted = facts.reached_edges(graph, reached)
-    nodes, edges = _all_elements(graph, counted, labels, molecule)
-    hidden = set() if hydrogens or not molecule else _plain_hydrogens(nodes, edges)
+    nodes, edges = _all_elements(graph, counted, labels, atoms)
+    hidden = set() if hydrogens or atoms is None else _plain_hydrogens(nodes, edges)
     drawn_nodes, drawn_edges = _limit(nodes, edges, hidden, max_edges)
     target, label = facts.explained_class(graph), facts.true_class(graph)
     verdict = "" if label is None else "correct" if label == target else f"wrong, true class: {labels.class_name(label)}"
     return Scene(
-        title=facts.title(graph, labels.class_name(target), verdict),
+        title=facts.title(graph, names, labels.class_name(target), verdict, atoms is not None),
         level=graph.level,
         nodes=tuple(drawn_nodes),
         edges=tuple(drawn_edges),
@@ -167,11 +214,14 @@ def scene(
         target=target,
         target_name=labels.class_name(target),
         label=label,
-        molecule=molecule,
+        molecule=atoms is not None,
         left_out=len(edges) - len(drawn_edges),
         hidden=len(nodes) - len(drawn_nodes),
         size=kept_parts(graph.explanation, counted, graph.level),
         features=_common_features(graph.explanation),
+        names=labels.names,
+        grouping=labels.kind,
+        hint=hint,
     )
 
 
@@ -194,10 +244,11 @@ def _common_features(explanation: Explanation) -> tuple[int, ...] | None:
 
 
 def _all_elements(
-    graph: ExplainedGraph, reached: Tensor, labels: NodeLabels, molecule: bool
+    graph: ExplainedGraph, reached: Tensor, labels: NodeLabels, atoms: Atoms | None
 ) -> tuple[list[Node], list[Edge]]:
     """All nodes and edges that can be drawn, with positions, before anything is hidden."""
-    pairs, targets = facts.node_pairs(graph, reached), facts.target_nodes(graph)
+    pairs = facts.node_pairs(graph, reached, None if atoms is None else atoms.orders)
+    targets = facts.target_nodes(graph)
     present = reached_nodes(graph.explanation, reached, graph.level)
     position_of = torch.full((graph.num_nodes,), -1)
     position_of[present] = torch.arange(present.numel())
@@ -206,10 +257,15 @@ def _all_elements(
         present.numel(),
         ends,
         focus=position_of[targets].tolist(),
-        symbols=[labels.names[n] for n in present.tolist()] if molecule else None,
+        symbols=None if atoms is None else [atoms.symbols[n] for n in present.tolist()],
         orders=pairs.order,
     )
     nodes = _place_nodes(graph, labels, present.tolist(), points, set(targets))
+    if atoms is not None:
+        nodes = [
+            replace(node, symbol=atoms.symbols[n], charge=atoms.charges[n], hydrogens=atoms.hydrogens[n])
+            for n, node in zip(present.tolist(), nodes, strict=True)
+        ]
     edges = [Edge(*pair, *values) for pair, *values in zip(ends, *pairs[1:], strict=True)]
     return nodes, edges
 
@@ -226,7 +282,7 @@ def _place_nodes(
             id=ids[n],
             x=x,
             y=y,
-            name=labels.names[n],
+            name=labels.shown[n],
             group=labels.group[n],
             weight=weight[n],
             kept=None if hard is None else bool(hard[n].any()),
@@ -234,6 +290,7 @@ def _place_nodes(
             truth=truth[n],
             share=None if hard is None else float(hard[n].float().mean()),
             features=() if hard is None or kind is MaskType.object else tuple(hard[n].nonzero().flatten().tolist()),
+            label=labels.names.node_label(ids[n]),
         )
         for n, (x, y) in zip(present, points, strict=True)
     ]
@@ -241,7 +298,7 @@ def _place_nodes(
 
 def _plain_hydrogens(nodes: list[Node], edges: list[Edge]) -> set[int]:
     """Positions of hydrogen atoms that have a bond, but none that is kept or true."""
-    bound = {n for edge in edges for n in (edge.source, edge.end) if nodes[n].name == "H" and not nodes[n].kept}
+    bound = {n for edge in edges for n in (edge.source, edge.end) if nodes[n].symbol == "H" and not nodes[n].kept}
     return bound - {n for edge in edges if edge.kept or edge.truth for n in (edge.source, edge.end)}
 
 
@@ -259,5 +316,7 @@ def _limit(nodes: list[Node], edges: list[Edge], hidden: set[int], max_edges: in
         joined = {n for edge in drawn for n in (edge.source, edge.end)}
         stay = [n for n in stay if n in joined or nodes[n].kept or nodes[n].target]
     position_of = {n: new for new, n in enumerate(stay)}
-    drawn_nodes = [replace(nodes[n], hydrogens=hydrogens[n]) if hydrogens[n] else nodes[n] for n in stay]
+    drawn_nodes = [
+        replace(nodes[n], hydrogens=nodes[n].hydrogens + hydrogens[n]) if hydrogens[n] else nodes[n] for n in stay
+    ]
     return drawn_nodes, [replace(e, source=position_of[e.source], end=position_of[e.end]) for e in drawn]

@@ -12,12 +12,15 @@ from torch_geometric.explain.config import MaskType
 
 from nseg.explanation import FLAGS, TEXTS
 from nseg.metrics.evaluator import MASK_NAMES
+from nseg.names import number_text
+from nseg.plot.scene import Scene
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.lines import LineIndex
 from nseg.reports.method import Method
 from nseg.reports.ranking import ranking_thresholds, reachable_weights
 from nseg.search import formulas
 from nseg.search.parts import Masks
+from nseg.sentences import explanation_sentences
 from nseg.wording import bound_text, deletion_text, edge_unit, element_values
 
 MAX_CELLS = 600
@@ -108,13 +111,12 @@ class MethodAnswer:
         """Mask values of single features: of nodes, or of all nodes."""
         return self.cells if self.method.node_mask is MaskType.attributes else self.features
 
-    def to_json(self, drawn: Tensor, class_name: str, molecule: bool) -> JsonObject:
+    def to_json(self, drawn: Tensor, scene: Scene) -> JsonObject:
         """The explanation as JSON.
 
         Args:
             drawn: numbers of the lines that are drawn.
-            class_name: name of the explained class.
-            molecule: whether edges are bonds and nodes are atoms.
+            scene: the scene of the explained output.
         """
         shown = {"lines": self.lines, "nodes": self.nodes, "features": self.features}
         forward = {
@@ -124,31 +126,41 @@ class MethodAnswer:
         if self.lines is not None and not all(torch.equal(value[0], value[1]) for value in self.lines):
             backward = self.lines.to_json(1, drawn, self.thresholds)
         counted = (self.edges, self.nodes, self.per_feature)
+        class_name, molecule = scene.names.class_name(scene.target), scene.molecule
         return {
             **forward,
+            **self._sentences(scene),
             "back": backward,
             "directed": self.method.edges and edge_unit(self.explanation, self.reached) == "directed edges",
             "size": [0 if m is None else int(m.kept.sum()) for m in counted],
             "of": [0 if m is None else m.kept.numel() for m in counted],
             "exact": bool(self.explanation.get("exact") or False),
-            **({"cells": self._cells_json()} if self.method.node_mask is MaskType.attributes else {}),
+            **({"cells": self._cells_json(scene)} if self.method.node_mask is MaskType.attributes else {}),
             **self._numbers(),
-            **self._verdict(),
+            "taken_away": self._taken_away(),
             "stops": self._stops(counted),
             "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }
 
-    def _verdict(self) -> JsonObject:
+    def _taken_away(self) -> JsonObject:
         """What the explanation says of itself; nothing for methods of others."""
         one = self.explanation
         known = {name: one.get(name) for name in (*FLAGS, *TEXTS)}
         numbers = {name: rounded(one.get(name)) for name in ("pns_masked", "pns_removed", "p_empty")}
         return {**known, **numbers, "deletion": deletion_text(one) or None}
 
+    def _sentences(self, scene: Scene) -> JsonObject:
+        """The answer in plain words, and its verdict."""
+        found = self.method.findings(self.position, scene.target)
+        reason, proof = explanation_sentences(
+            self.explanation, found, scene.names, reached=self.reached, level=scene.level, molecule=scene.molecule
+        )
+        return {"verdict": found.verdict, "reason": reason, "proof": proof}
+
     def _selected(self, entries: MaskEntries, drawn: Tensor) -> Tensor:
         return drawn if entries is self.lines else torch.arange(entries.kept.size(1))
 
-    def _cells_json(self) -> JsonObject:
+    def _cells_json(self, scene: Scene) -> JsonObject:
         """Features of nodes: how many are kept of each node, and the most important ones by node and number."""
         assert self.cells is not None
         stay = self.cells.first_kept(self.thresholds)
@@ -159,12 +171,22 @@ class MethodAnswer:
         return {
             "node": node.tolist(),
             "feature": feature.tolist(),
+            "value": self._values(scene, node.tolist(), feature.tolist()),
             "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
             "kept": self.cells.kept.flatten()[listed].nonzero().flatten().tolist(),
             "stay": stay.flatten()[listed].tolist(),
             "number": self.cells.kept.sum(0).tolist(),
             "number_at": [(stay <= stop).sum(0).tolist() for stop in range(len(self.thresholds))],
         }
+
+    def _values(self, scene: Scene, node: list[int], feature: list[int]) -> list[str] | None:
+        """Values of features of drawn nodes as text; None if they are unknown."""
+        x = self.explanation.get("x")
+        if x is None or x.dim() != 2:
+            return None
+        row_of = {number: row for row, number in enumerate(self.explanation.node_id.tolist())}
+        rows = [row_of.get(scene.nodes[n].id, -1) for n in node]
+        return ["" if row < 0 else number_text(float(x[row, f])) for row, f in zip(rows, feature, strict=True)]
 
     def _numbers(self) -> JsonObject:
         """Probabilities and bounds: those of the explanation if it has them, otherwise from the model."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 from torch import Tensor
 from torch_geometric.data import Data
@@ -12,7 +15,10 @@ from torch_geometric.explain import Explanation
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.explanation import with_ids
-from nseg.plot.scene import Scene, scene
+from nseg.names import NamedData, Names, resolve_names
+from nseg.plot.explained_graph import explained_graph
+from nseg.plot.node_labels import fill_names
+from nseg.plot.scene import Scene, build_scene
 from nseg.runs.stored import attach
 from nseg.wording import DEFAULT_THRESHOLD
 
@@ -23,13 +29,11 @@ class ExplainedData:
 
     Args:
         data: a dataset, one graph, several graphs, or None.
-        names: names of the nodes of one graph.
-        class_names: names of the classes.
+        given: names by argument, as :func:`nseg.names.resolve_names` takes them.
     """
 
     data: Benchmark | Data | Sequence[Data] | None
-    names: Sequence[str] | None = None
-    class_names: Sequence[str] | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def dataset(self) -> Benchmark | None:
@@ -48,37 +52,41 @@ class ExplainedData:
         graphs = self.graphs
         return graphs if graphs is None or isinstance(graphs, Data) else graphs[output_id]
 
-    def class_name(self, number: int) -> str:
-        """Name of a class, ``"class 3"`` if it has none."""
-        names = self.class_names or (self.dataset.class_names if self.dataset is not None else ())
-        return str(names[number]) if number < len(names) else f"class {number}"
+    @cached_property
+    def _named(self) -> NamedData:
+        given = {name: value for name, value in self.given.items() if value is not None}
+        return resolve_names(self.graphs, **given) if self.dataset is None else self.dataset.names(**given)
 
-    @property
-    def feature_names(self) -> tuple[str, ...]:
-        """Names of the features, if the dataset's features are kinds of nodes; else ``()``."""
-        return () if self.dataset is None else tuple(self.dataset.node_names)
+    def names(self, explanation: Explanation) -> Names:
+        """Names of an explanation's graph: given ones, else those of the data, else those that the explanation carries."""
+        return fill_names(self._named.graph(int(explanation.output_id)), explanation)
 
-    def scene(self, explanation: Explanation, reached: Tensor) -> Scene:
+    def scene(self, explanation: Explanation, reached: Tensor, predicted: Tensor | None = None) -> Scene:
         """The scene of an explanation.
 
         Args:
             explanation: the explanation.
             reached: mask of the edges that can reach the output, [E].
+            predicted: predicted class of each node of the graph, if known; colours are then predicted classes.
         """
-        graph, classes = self.graph(int(explanation.output_id)), None
-        if self.dataset is None and isinstance(self.data, Data) and graph is not None:
-            y = graph.get("y")
-            per_node = y is not None and y.dim() == 1 and y.numel() == graph.num_nodes and not y.is_floating_point()
-            classes = y if per_node else None
-        return scene(
-            explanation,
-            self.dataset,
-            names=self.names,
-            classes=classes,
-            class_names=self.class_names,
+        graph = explained_graph(explanation, self.data)
+        per_node = graph.level == "node" and (self.dataset is None or not self.dataset.node_names)
+        return build_scene(
+            graph,
+            self.names(explanation),
+            predicted if per_node else None,
+            "predicted",
             reached=explanation.edge_id[reached],
             max_edges=max(int(reached.sum()), 1),
         )
+
+    def node_classes(self, level: str, output_id: int) -> Tensor | None:
+        """True class of each node of the graph of an output, if nodes have classes."""
+        graph = self.graph(output_id)
+        y: Tensor | None = None if graph is None or level != "node" else graph.get("y")
+        if graph is None or y is None or y.dim() != 1 or y.numel() != graph.num_nodes or y.is_floating_point():
+            return None
+        return y.cpu()
 
     def true_class(self, level: str, output_id: int) -> int | None:
         """The true class of an output, if known."""
@@ -111,7 +119,7 @@ class ExplainedData:
                     "nseg.read returns). Pass what was explained: data=..."
                 )
             explanation = attach(explanation, self.graphs)
-        copied: Explanation = explanation.clone()
+        copied: Explanation = copy(explanation)  # the tensors are shared: nobody changes them
         # Explanations from disk may lack these attributes; with None and [] nothing after this needs to check.
         copied._model_config = getattr(explanation, "_model_config", None)
         copied._model_args = getattr(explanation, "_model_args", [])

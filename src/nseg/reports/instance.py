@@ -7,12 +7,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from nseg.plot.scene import Scene
+from nseg.plot.draw import atom_text
+from nseg.plot.scene import Edge, Scene
 from nseg.reports.answer import MethodAnswer
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.lines import LineIndex
 from nseg.reports.method import Method
+from nseg.sentences import subject_name
 
 MAX_LINES = 600
 """Maximum number of lines drawn of one graph; with more, nothing can be recognised."""
@@ -46,10 +48,12 @@ class ExplainedInstance:
         self.output_id, self.explained = output_id, explained
         first = next(method for method in methods if output_id in method.position_of)
         position = first.position_of[output_id]
-        self.scene: Scene = explained.scene(first.explanations[position], first.reached(position))
+        self.scene: Scene = explained.scene(first.explanations[position], first.reached(position), first.node_predictions)
         self.target = self.scene.target
         self.label = explained.true_class(self.scene.level, output_id)
         self.predicted, self.p = first.prediction(position, self.target)
+        self.name = subject_name(first.explanations[position], self.scene.names, self.scene.level, self.scene.molecule)
+        self.edge_id = first.explanations[position].edge_id
         index = LineIndex(self.scene)
         self.answers = [
             MethodAnswer(method, method.position_of[output_id], index) if output_id in method.position_of else None
@@ -58,17 +62,16 @@ class ExplainedInstance:
 
     def to_json(self, texts: TextPool) -> JsonObject:
         """The instance as JSON; names of nodes are positions in ``texts``."""
-        drawn, class_name = self._drawn_lines(), self.explained.class_name(self.target)
+        drawn = self._drawn_lines()
         return {
             "id": self.output_id,
+            "name": self.name,
             "target": self.target,
             "predicted": self.predicted,
             "label": self.label,
             "p": rounded(self.p),
             "graph": self._graph(drawn, texts),
-            "answers": [
-                None if answer is None else answer.to_json(drawn, class_name, self.scene.molecule) for answer in self.answers
-            ],
+            "answers": [None if answer is None else answer.to_json(drawn, self.scene) for answer in self.answers],
         }
 
     def _drawn_lines(self) -> Tensor:
@@ -83,19 +86,42 @@ class ExplainedInstance:
 
     def _graph(self, drawn: Tensor, texts: TextPool) -> JsonObject:
         nodes, edges = self.scene.nodes, [self.scene.edges[n] for n in drawn.tolist()]
-        num_true = self.explained.num_true_edges(self.output_id)
+        num_true, molecule = self.explained.num_true_edges(self.output_id), self.scene.molecule
+        truth = self.explained.node_classes(self.scene.level, self.output_id)
+        shows_truth = truth is not None and self.scene.grouping == "predicted"
         return {
             "node": [n.id for n in nodes],
             "x": [round(1000 * n.x) for n in nodes],
             "y": [round(1000 * (1 - n.y)) for n in nodes],
-            "name": [texts.position(n.name) for n in nodes] if any(n.name for n in nodes) else None,
+            "name": [texts.position(n.label) for n in nodes] if any(n.label != str(n.id) for n in nodes) else None,
+            "atom": [texts.position(atom_text(n)) for n in nodes] if molecule else None,
             "group": [n.group for n in nodes] if any(n.group >= 0 for n in nodes) else None,
+            "label": [int(truth[n.id]) for n in nodes] if truth is not None and shows_truth else None,
             "target": [position for position, n in enumerate(nodes) if n.target],
             "source": [e.source for e in edges],
             "end": [e.end for e in edges],
-            "order": [e.order for e in edges] if self.scene.molecule else None,
+            "edge": self._edge_names(edges, texts),
+            "order": [e.order for e in edges] if molecule else None,
             "truth": [position for position, e in enumerate(edges) if e.truth] if num_true else None,
             "truth_nodes": [position for position, n in enumerate(nodes) if n.truth],
             "truth_outside": num_true - sum(e.truth for e in self.scene.edges),
             "left_out": len(self.scene.edges) - len(edges),
+            "hint": self.scene.hint or None,
         }
+
+    def _edge_names(self, edges: Sequence[Edge], texts: TextPool) -> list[int] | None:
+        """The name of each drawn line, of either direction; None if edges have no names."""
+        names, graph = self.scene.names, self.explained.graph(self.output_id)
+        if not names.edges:
+            return None
+        number_of: dict[tuple[int, int], int] = {}
+        if graph is not None:
+            own = self.edge_id
+            ends = graph.edge_index.cpu()[:, own].T.tolist()
+            number_of = {(source, end): number for number, (source, end) in zip(own.tolist(), ends, strict=True)}
+        found = []
+        for edge in edges:
+            ends_of = self.scene.nodes[edge.source].id, self.scene.nodes[edge.end].id
+            both = (names.edge_name(number_of.get(pair, -1), *pair) for pair in (ends_of, ends_of[::-1]))
+            found.append(texts.position(", ".join(dict.fromkeys(filter(None, both)))))
+        return found

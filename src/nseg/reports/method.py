@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from nseg.metrics.fidelity import Evaluator
 from nseg.model.outcomes import outcome_of
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.ranking import Ranking, WorldOutcomes, evaluate_rankings, evaluate_worlds
+from nseg.sentences import Findings, ModelAnswer, findings_of
 from nseg.wording import node_mask_type, reached_edges
 
 
@@ -42,7 +44,7 @@ class Method:
     worlds: WorldOutcomes | None = None
     rankings: list[Ranking] | None = None
 
-    @property
+    @cached_property
     def edges(self) -> bool:
         """Whether edges are masked."""
         return self.explanations[0].get("edge_mask") is not None
@@ -52,7 +54,7 @@ class Method:
         """Whether nodes or their features are masked."""
         return self.node_mask is not None
 
-    @property
+    @cached_property
     def node_mask(self) -> MaskType | None:
         """What the node masks are of: nodes, features of nodes, or features of all nodes; None without node masks.
 
@@ -77,11 +79,42 @@ class Method:
             return self.evaluator.reached[position].cpu()
         return reached_edges(self.explanations[position])
 
+    @cached_property
+    def _predictions(self) -> list[tuple[int, float]] | None:
+        """The predicted class and the probability of the explained class for each explanation, from the model."""
+        if self.evaluator is None:
+            return None
+        p = self.evaluator.probability(self.evaluator.output)
+        return list(zip(self.evaluator.label.tolist(), p.tolist(), strict=True))
+
+    @cached_property
+    def node_predictions(self) -> Tensor | None:
+        """Predicted class of each node of the explained graph; None without a model, or if nodes have no classes."""
+        if self.evaluator is None or self.evaluator.explainer.model_config.task_level.value != "node":
+            return None
+        graph = getattr(self.evaluator.source, "graph", None)
+        return None if graph is None else self.evaluator.outcome.predicted(graph.output).cpu().flatten()
+
+    def findings(self, position: int, target: int) -> Findings:
+        """What the model says about an explained output, with the explanation and without it."""
+        explanation = self.explanations[position]
+        label, p = self.prediction(position, target)
+        found = Findings(target, ModelAnswer(p, label))
+        if self.worlds is not None:
+            alone, without = self.worlds.answer(0, position), self.worlds.answer(1, position)
+            found = replace(found, alone=alone, without=without)
+        else:
+            alone, without = (ModelAnswer(explanation.get(name)) for name in ("p_factual", "p_complement"))
+            found = replace(found, alone=alone, without=without)
+        if self.rankings is not None:
+            first = self.rankings[position]
+            found = replace(found, empty=ModelAnswer(float(first.p[0, 0]), int(first.label[0, 0])))
+        return findings_of(explanation, found)
+
     def prediction(self, position: int, target: int) -> tuple[int | None, float | None]:
         """The predicted class and the probability of the explained class, if known."""
-        if self.evaluator is not None:
-            p = self.evaluator.probability(self.evaluator.output)
-            return int(self.evaluator.label[position]), float(p[position])
+        if self._predictions is not None:
+            return self._predictions[position]
         explanation = self.explanations[position]
         config, output = getattr(explanation, "_model_config", None), explanation.get("prediction")
         if config is None or output is None or target < 0:

@@ -8,6 +8,7 @@ import html
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -42,16 +43,20 @@ def report(
     data: Benchmark | Data | Sequence[Data] | None = None,
     explainer: Explainer | None = None,
     title: str = "Why these predictions?",
-    names: Sequence[str] | None = None,
-    class_names: Sequence[str] | None = None,
+    names: Any = None,
+    node_names: Any = None,
+    feature_names: Any = None,
+    class_names: Any = None,
+    edge_names: Any = None,
+    units: Any = None,
     certificates: Sequence[Certificate] | Mapping[str, Sequence[Certificate]] | None = None,
     summary: JsonObject | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Path:
     """Write explanations as one interactive HTML page that needs no network.
 
-    The page is a single file, also for mail attachments. For each prediction it shows the graph, what each threshold of
-    the explanation's ranking keeps, and the model's outputs with and without the kept part. Equal inputs give equal files.
+    The page is a single file, also for mail attachments. It opens on an answer: what the first prediction rests on, in one
+    sentence and a picture, and what the model says with that alone and without it. Equal inputs give equal files.
 
     Args:
         explanations: explanations from :func:`nseg.explain_many` or PyG's ``Explainer``; or lists by method name, which
@@ -62,8 +67,9 @@ def report(
         explainer: any explainer of the same model, to run the model in each world and along the ranking. Without it, the
             page shows only the numbers that the explanations hold. It needs ``data``.
         title: title of the page.
-        names: names of the nodes of the graph.
-        class_names: names of the classes.
+        names: another word for ``node_names``.
+        node_names, feature_names, class_names, edge_names, units: names, as :func:`nseg.explain_many` takes them; by default
+            those of the data or of the explanations.
         certificates: certificates of the explanations, from :func:`nseg.certify`, as a list or as lists by method name.
         summary: a table that replaces the default one: ``{"columns": [{"name": ..., "better": "higher" | "lower",
             "digits": 3, "help": ...}, ...], "rows": [[...], ...], "title": ..., "notes": [...]}``; only rows and the names
@@ -80,7 +86,9 @@ def report(
             "With explainer=..., a report also needs the graphs that were explained (got data=None). Pass data=... as well."
         )
     by_method = _by_method(explanations, explainer)
-    explained = ExplainedData(_separate(data, explainer, by_method), names, class_names)
+    given = {"node_names": names if node_names is None else node_names, "feature_names": feature_names}
+    given |= {"class_names": class_names, "edge_names": edge_names, "units": units}
+    explained = ExplainedData(_separate(data, explainer, by_method), given)
     by_name = _certificates(certificates, by_method)
     methods = [
         evaluate_method(name, [explained.complete(one) for one in some], explained, explainer, by_name.get(name))
@@ -158,8 +166,8 @@ def _by_method(explanations: Explanations, explainer: Explainer | None) -> dict[
             )
         if some[0].get("edge_mask") is None and some[0].get("node_mask") is None:
             raise InputError(f"explanations must have an edge_mask or a node_mask (got neither for {name!r}).")
-        ids = [one.get("output_id") for one in some if one.get("output_id") is not None]
-        repeated = sorted({output_id for output_id in ids if ids.count(output_id) > 1})
+        times = Counter(one.get("output_id") for one in some)
+        repeated = sorted(output_id for output_id, number in times.items() if output_id is not None and number > 1)
         if repeated:
             raise InputError(
                 f"explanations must explain each output once per method (got output {repeated[0]} twice for {name!r}). "

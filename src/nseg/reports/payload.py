@@ -17,6 +17,7 @@ from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.method import Method
+from nseg.sentences import VERDICTS
 
 
 def payload(
@@ -34,19 +35,23 @@ def payload(
     texts = TextPool()
     output_ids = list(dict.fromkeys(output_id for method in methods for output_id in method.position_of))
     instances = [ExplainedInstance(output_id, methods, explained) for output_id in output_ids]
-    groups: tuple[str, ...] = max((instance.scene.groups for instance in instances), key=len)
+    widest = max((instance.scene for instance in instances), key=lambda scene: len(scene.groups))
+    names, width = instances[0].scene.names, _num_features(methods)
     return {
         "title": title,
         "level": instances[0].scene.level,
+        "grouping": widest.grouping,
+        "verdicts": [[key, name] for key, name in VERDICTS.items()],
         "molecules": any(instance.scene.molecule for instance in instances),
         "facts": [[str(k), str(v)] for k, v in facts.items()],
         "summary": summary,
         "methods": [_method(method) for method in methods],
-        "classes": [explained.class_name(number) for number in range(_num_classes(methods, instances))],
-        "groups": list(groups),
+        "classes": [names.class_name(number) for number in range(_num_classes(methods, instances))],
+        "groups": list(widest.groups),
         "instances": [instance.to_json(texts) for instance in instances],
         "names": texts.texts,
-        "feature_names": list(explained.feature_names),
+        "feature_names": [names.feature(number) for number in range(width)] if names.features else [],
+        "units": [names.unit(number) for number in range(width)] if names.units else [],
     }
 
 
@@ -56,6 +61,12 @@ def _num_classes(methods: Sequence[Method], instances: Sequence[ExplainedInstanc
     for method in methods:
         used += [int(found.label.max()) for found in (method.worlds, *(method.rankings or ())) if found is not None]
     return max(used) + 1
+
+
+def _num_features(methods: Sequence[Method]) -> int:
+    """Number of features that the page may mention; 0 if no features are masked."""
+    masks = [method.explanations[0].node_mask for method in methods if method.nodes]
+    return max((mask.size(1) for mask in masks if mask.dim() == 2), default=0)
 
 
 def format_setting(value: Any) -> str:
@@ -87,7 +98,7 @@ def _method(method: Method) -> JsonObject:
     }
 
 
-VERDICTS = {
+TAKEN_AWAY = {
     (True, True): "necessary and sufficient",
     (True, False): "only sufficient",
     (False, True): "only necessary",
@@ -101,9 +112,9 @@ def count_verdicts(explanations: Sequence[Explanation]) -> JsonObject | None:
     known = [one for one in explanations if one.get("keeps") is not None]
     if not known:
         return None
-    names = [VERDICTS[bool(one.keeps), bool(one.changes)] for one in known]
+    names = [TAKEN_AWAY[bool(one.keeps), bool(one.changes)] for one in known]
     return {
-        **{name: names.count(name) for name in VERDICTS.values()},
+        **{name: names.count(name) for name in TAKEN_AWAY.values()},
         "anyway": sum(bool(one.keeps and not one.changes and one.get("keeps_empty")) for one in known),
         "hold if edges are deleted": sum(bool(one.get("holds_removed")) for one in known),
         "of": len(known),

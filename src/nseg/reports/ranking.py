@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nseg.metrics.fidelity import Evaluator
 from nseg.search.parts import EDGES, Masks
+from nseg.sentences import ModelAnswer
 from nseg.wording import DEFAULT_THRESHOLD
 
 MAX_THRESHOLDS = 20
@@ -29,6 +30,10 @@ class WorldOutcomes:
 
     p: Tensor
     label: Tensor
+
+    def answer(self, world: int, position: int) -> ModelAnswer:
+        """The model's answer in one world of one explanation."""
+        return ModelAnswer(float(self.p[world, position]), int(self.label[world, position]))
 
 
 def evaluate_worlds(evaluator: Evaluator, masks: list[Masks]) -> WorldOutcomes:
@@ -88,8 +93,7 @@ def evaluate_rankings(evaluator: Evaluator, limit: int = MAX_THRESHOLDS) -> list
     rounds = []
     for t in range(max(map(len, thresholds))):
         current = [levels[min(t, len(levels) - 1)] for levels in thresholds]
-        masks = [_keep_from(one, level) for one, level in zip(soft, current, strict=True)]
-        rounds.append(evaluate_worlds(evaluator, masks))
+        rounds.append(evaluate_worlds(evaluator, _keep_from(soft, current)))
     p, label = (torch.stack([getattr(r, name) for r in rounds]) for name in ("p", "label"))  # [T, 1 + A, B]
     return [Ranking(levels, p[: len(levels), :, b], label[: len(levels), :, b]) for b, levels in enumerate(thresholds)]
 
@@ -99,6 +103,14 @@ def reachable_weights(masks: Masks, reached: Tensor) -> Tensor:
     return torch.cat([mask[reached] if name == EDGES else mask.flatten() for name, mask in masks.items()])
 
 
-def _keep_from(masks: Masks, threshold: float) -> Masks:
-    """Hard masks of the elements with a weight of at least the threshold."""
-    return masks.map(lambda mask: (mask >= threshold).to(mask.dtype))
+def _keep_from(soft: list[Masks], thresholds: list[float]) -> list[Masks]:
+    """Hard masks of the elements with a weight of at least the threshold of their explanation."""
+    kept = [Masks() for _ in soft]
+    for name in soft[0]:
+        sizes = [one[name].size(0) for one in soft]
+        weight = torch.cat([one[name] for one in soft])  # all at once: there may be thousands of small masks
+        level = weight.new_tensor(thresholds).repeat_interleave(torch.tensor(sizes).to(weight.device))
+        hard = (weight >= level.view(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
+        for one, part in zip(kept, torch.split(hard, sizes), strict=True):
+            one[name] = part
+    return kept

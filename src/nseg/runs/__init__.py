@@ -3,12 +3,14 @@
 - ``parquet``: explanations as Parquet bytes, and back.
 - ``layout``: which target is in which shard.
 - ``folder``: a run folder, while this process writes it.
+- ``exports``: tables, CSV, JSON and networkx graphs, with documented columns.
 - ``stored``: :class:`nseg.Explanations`, what a run folder holds, and :func:`~nseg.runs.stored.attach`.
 - ``arguments``: the model's arguments on the graph of a stored explanation.
 - ``fingerprint``: what a run depends on, as hashes.
 
 Import from here: ``attach``, ``read``, ``write``, ``Explanations``, which are imported on first use.
-May import search, model, graphs, storage, errors and ``explanation``. Knows nothing of how explanations are made.
+May import search, elements, model, wording, names, graphs, storage, errors and ``explanation``. Knows nothing of how
+explanations are made.
 """
 
 from typing import TYPE_CHECKING

@@ -18,9 +18,10 @@ import pyarrow as pa
 import torch
 import torch_geometric
 from torch import nn
-from torch_geometric.data import Dataset
+from torch_geometric.data import Data, Dataset
 from torch_geometric.explain import Explainer
 
+from nseg.names import ARGUMENTS
 from nseg.storage.callables import is_library, qualified_name
 from nseg.storage.hashing import Plain, UnhashableError, digest, module_attributes, plain_data
 from nseg.version import __version__
@@ -103,7 +104,7 @@ def of_data(data: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Size and content of one graph or several, with further model arguments."""
     graphs = [data[n] for n in range(len(data))] if isinstance(data, Sequence | Dataset) else [data]
     content, unknown = dict[str, str](), dict[str, str]()
-    _digest_into(content, unknown, "content", [graphs, dict(arguments)])
+    _digest_into(content, unknown, "content", [[_without_names(one) for one in graphs], dict(arguments)])
     return {
         "graphs": len(graphs),
         "nodes": sum(int(one.num_nodes) for one in graphs),
@@ -111,6 +112,13 @@ def of_data(data: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
         **content,
         **({UNKNOWN: unknown} if unknown else {}),
     }
+
+
+def _without_names(graph: Any) -> Any:
+    """A graph without the names of its elements, on which no result depends."""
+    if not isinstance(graph, Data) or not any(name in graph for name in ARGUMENTS):
+        return graph
+    return {key: value for key, value in graph.to_dict().items() if key not in ARGUMENTS}
 
 
 def versions() -> dict[str, str]:

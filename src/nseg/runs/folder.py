@@ -4,6 +4,7 @@
 
     FOLDER/manifest.json                              model, data, settings and targets, as fingerprints
     FOLDER/explanations/NUMBER-CHECKSUM.parquet       the targets of each shard (:mod:`nseg.runs.parquet`)
+    FOLDER/names.json                                 names of nodes, features, classes, if there are any (:mod:`nseg.names`)
     FOLDER/.lock                                      held by the process that writes
     FOLDER/.plain                                     there if shortcuts were shown to be wrong for the model
 
@@ -17,17 +18,20 @@ from __future__ import annotations
 import json
 import math
 import warnings
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from nseg.errors import InputError, NsegWarning, StoreError
+from nseg.names import NamedData, from_run, to_run
 from nseg.runs.fingerprint import UNKNOWN
 from nseg.runs.parquet import count_failed
 from nseg.storage import files
 from nseg.storage.hashing import hash_bytes
 from nseg.storage.locks import lock_file
+
+NAMES = "names.json"
 
 
 class RunFolder:
@@ -75,6 +79,12 @@ class RunFolder:
             if number not in trusted:
                 path.unlink()
         (self.folder / ".plain").touch()  # last: a crash before it only repeats work
+
+    def write_names(self, names: NamedData, outputs: Sequence[int]) -> None:
+        """Write the names of the explained graphs; they change no result, so a resumed run may bring others."""
+        plain = to_run(names, outputs)
+        if plain:
+            files.write_json(self.folder / NAMES, plain)
 
     def store(self, number: int, content: bytes, failed: int = 0, trusted: bool = True) -> int:
         """Store a shard, unless one is stored that explains more of its targets.
@@ -135,6 +145,22 @@ def _keep_best(folder: Path) -> None:
                 path.unlink()
 
 
+def read_names(folder: Path) -> dict[str, Any]:
+    """The names in a run folder as :func:`nseg.names.to_run` wrote them; empty if there are none."""
+    if not (folder / NAMES).exists():
+        return {}
+    try:
+        found = json.loads(files.read_bytes(folder / NAMES))
+        for number in found.get("graphs", {"0": {}}):
+            from_run(found, int(number))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise StoreError(
+            f"{folder / NAMES} must hold names that nseg wrote (got {type(error).__name__}). Delete it: explanations are "
+            "then shown with numbers."
+        ) from error
+    return dict(found)
+
+
 def read_manifest(folder: Path) -> dict[str, Any]:
     """The manifest of a run folder."""
     try:
@@ -168,7 +194,7 @@ def open_run(folder: str | Path, manifest: Mapping[str, Any], shards: int) -> It
     _check_same_run(root, manifest)  # before anything is written to a folder that belongs to another run
     with _lock(root):
         _check_same_run(root, manifest)
-        for leftover in (*root.glob(".manifest.json.*"), *(root / "explanations").glob(".*")):
+        for leftover in (*root.glob(".manifest.json.*"), *root.glob(f".{NAMES}.*"), *(root / "explanations").glob(".*")):
             leftover.unlink()  # of a process that was killed while it wrote
         if not (root / "manifest.json").exists():
             files.write_json(root / "manifest.json", dict(manifest))

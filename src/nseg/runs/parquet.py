@@ -16,9 +16,12 @@ Columns, a row per explanation (:data:`SCHEMA`):
 - ``targets``, ``prediction``: class and model output of each output of the computation graph, the latter row by row with
   ``prediction_width`` values each (null: one number each); ``index``: positions of the explained output in them;
 - ``settings``, ``model_config``: JSON; ``arguments``: names of the model's arguments besides ``x`` and ``edge_index``;
-  ``dtypes``: JSON, types of those tensors that have others than their columns.
+  ``dtypes``: JSON, types of those tensors that have others than their columns;
+- ``kept_source``, ``kept_target``: the caller's numbers of the ends of each kept edge; ``kept_value``: value of each kept
+  feature of a node, row by row; null where no edges, or no such features, are masked. ``size``: JSON, for each mask how
+  many elements are kept, of how many, their unit, and of how many nodes. With these, an export needs no graph.
 
-Files of earlier versions lack the last three lines of columns.
+Files of earlier versions lack the last six lines of columns. Names are in ``names.json`` beside them.
 """
 
 from __future__ import annotations
@@ -36,11 +39,12 @@ import pyarrow.parquet as pq
 import torch
 import torch_geometric
 from torch import Tensor
-from torch_geometric.explain.config import ModelConfig
+from torch_geometric.explain.config import MaskType, ModelConfig
 
 from nseg.errors import StoreError
 from nseg.explanation import FLAGS, NUMBERS, TEXTS, Explanation, with_ids
 from nseg.storage import files
+from nseg.wording import PartSize, hard_mask, kept_parts, node_mask_type, reached_edges
 
 TENSORS = {
     "edge_id": torch.long,
@@ -78,6 +82,9 @@ SCHEMA = pa.schema(
         "model_config": pa.string(),
         "arguments": pa.list_(pa.string()),
         "dtypes": pa.string(),
+        **dict.fromkeys(("kept_source", "kept_target"), pa.list_(pa.int64())),
+        "kept_value": pa.list_(pa.float64()),
+        "size": pa.string(),
     }
 )
 
@@ -188,7 +195,30 @@ def _row(one: Explanation) -> dict[str, Any]:
     row["arguments"] = names if names is None else list(names)
     row["settings"] = None if one.get("settings") is None else json.dumps(one.settings)
     row["dtypes"] = json.dumps(dtypes) if dtypes else None
+    ends, values = _kept_ends(one), _kept_values(one)
+    row["kept_source"], row["kept_target"] = (None, None) if ends is None else ends.numpy()
+    row["kept_value"] = None if values is None else values.numpy()
+    if one.get("reason") is None:
+        row["size"] = json.dumps([list(vars(part).values()) for part in kept_parts(one)])
     return row
+
+
+def _kept_ends(one: Explanation) -> Tensor | None:
+    """Source and target of each kept edge within reach, by the caller's numbers, [2, k]."""
+    hard, edges = hard_mask(one, "edge_mask"), one.get("edge_index")
+    if hard is None or edges is None:
+        return getattr(one, "_kept_ends", None)
+    found: Tensor = one.node_id.cpu()[edges.cpu()[:, hard & reached_edges(one)]]
+    return found
+
+
+def _kept_values(one: Explanation) -> Tensor | None:
+    """Value of each kept feature of a node, [k]."""
+    hard, x = hard_mask(one, "node_mask"), one.get("x")
+    if hard is None or node_mask_type(one) is not MaskType.attributes or x is None:
+        return getattr(one, "_kept_values", None)
+    values: Tensor = x.detach().cpu().double().view(hard.shape)[hard]
+    return values
 
 
 def _explained_class(one: Explanation) -> int | None:
@@ -227,6 +257,12 @@ def _explanation(row: dict[str, Any]) -> Explanation:
             found.seed = found.settings["seed"]
     if row.get("model_config") is not None:
         found._model_config = ModelConfig(**json.loads(row["model_config"]))
+    if row.get("kept_source") is not None:
+        found._kept_ends = torch.from_numpy(np.stack([row["kept_source"], row["kept_target"]]))
+    if row.get("kept_value") is not None:
+        found._kept_values = torch.from_numpy(np.array(row["kept_value"]))
+    if row.get("size") is not None:
+        found._size = tuple(PartSize(*part) for part in json.loads(row["size"]))
     found._stored_args = row.get("arguments")  # not _model_args: these name attributes, which the graph will bring
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
@@ -15,14 +15,16 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, StoreError
 from nseg.explanation import Explanation, copy_explanation
 from nseg.graphs.checks import argument_names
+from nseg.names import Names, from_run, resolve_names, to_run
 from nseg.runs.arguments import GraphArguments
-from nseg.runs.folder import read_if_intact, read_manifest, stored_shards
+from nseg.runs.exports import Exportable
+from nseg.runs.folder import read_if_intact, read_manifest, read_names, stored_shards
 from nseg.runs.layout import INTERLEAVED, ShardLayout
 from nseg.runs.parquet import count_failed, decode, read_file
 from nseg.storage import files
 
 
-class Explanations(Sequence[Explanation]):
+class Explanations(Exportable):
     """The explanations in a folder, in the order of the targets, read on demand, without their graphs.
 
     :func:`attach` adds the graph to an explanation. Of an unfinished run there are those stored so far, in the order of
@@ -94,7 +96,35 @@ class Explanations(Sequence[Explanation]):
             raise IndexError(f"There are {len(self)} explanations (got index {index}).")
         file, position = self._position(number)
         found: Explanation = copy_explanation(self._content(file)[position])
+        names = self._names(int(found.output_id))
+        if names:
+            found.names = names
         return found
+
+    def renamed(self, **names: Any) -> Explanations:
+        """The same explanations with other names, which replace those of the folder.
+
+        Args:
+            **names: ``node_names``, ``class_names``, ..., as :func:`nseg.explain_many` takes them, for one graph.
+        """
+        other = Explanations(self.folder)
+        stored, given = read_names(self.folder), to_run(resolve_names(None, **names), [0]).get("all", {})
+        graphs = {n: {k: v for k, v in own.items() if k not in given} for n, own in stored.get("graphs", {}).items()}
+        other._stored_names = {"all": {**stored.get("all", {}), **given}, "graphs": graphs}
+        return other
+
+    @cached_property
+    def _stored_names(self) -> dict[str, Any]:
+        return read_names(self.folder)
+
+    @cached_property
+    def _shared_names(self) -> Names:
+        return from_run(self._stored_names, -1)
+
+    def _names(self, output: int) -> Names:
+        """The names of the graph of an output; explanations of one graph share them."""
+        own = str(output) in self._stored_names.get("graphs", {})
+        return from_run(self._stored_names, output) if own else self._shared_names
 
     def _position(self, number: int) -> tuple[int, int]:
         """The file that holds an explanation, and its position there."""
@@ -120,6 +150,9 @@ class Explanations(Sequence[Explanation]):
             # interleaved targets are read from several shards in turn, so these stay in memory
             self._cache = {n: self._cache[n] for n in list(self._cache)[1 - INTERLEAVED :]} | {file: found}
         return self._cache[file]
+
+    def _with_graphs(self, data: Any) -> Iterable[Explanation]:
+        return self if data is None else (one if one.get("reason") else attach(one, data) for one in self)
 
     def __repr__(self) -> str:
         return f"Explanations({str(self.folder)!r}, {len(self)} stored)"

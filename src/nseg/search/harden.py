@@ -36,9 +36,6 @@ SEARCH_TOLERANCE = 0.05
 EXCHANGES = 2
 """Rounds of exchanges of the chosen subset, before elements are dropped again."""
 
-POLISHED = 1
-"""How often that is done."""
-
 BLEND_SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
 """How far soft masks may move towards hard ones; never all the way, so that they still rank what is kept."""
 
@@ -72,10 +69,13 @@ def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings
     if settings.extract == "topk":
         return _top_of_each_part(parts, result.soft, settings.k or 0), exact
     rankings = result.soft.map(lambda mask: mask.unsqueeze(0)) if result.rankings is None else result.rankings
-    kept = _best_of_rankings(causal, parts, rankings, settings)
     if settings.exact and not settings.connected:
-        best, exact = best_subset(causal, parts, settings, settings.exact)
-        kept = torch.where(exact[parts.owner], best, kept)
+        kept, exact = best_subset(causal, parts, settings, settings.exact)
+    else:
+        kept = torch.zeros_like(parts.owner, dtype=torch.bool)
+    for group, members, some, its in parts.grouped(causal, exact.long()):
+        if not bool(exact[group[0]]):
+            kept[members] = _best_of_rankings(some, its, its.unflatten(parts.flatten(rankings)[:, members]), settings)
     return parts.unflatten(kept), exact
 
 
@@ -198,10 +198,10 @@ class _SubsetSearch:
 
         small = copies.each(candidates, drop)
         chosen = _smallest(small, who & (self.value(small) >= least), self.parts)
-        for _ in range(POLISHED):
-            chosen = exchange(self.causal, self.parts, chosen, settings, EXCHANGES)
-            chosen = shrink(self.causal, self.parts, chosen, replace(settings, rounds=1), least)
-        return exchange(self.causal, self.parts, chosen, settings, 1)
+        few = self.parts.count <= MANY_ELEMENTS
+        chosen = exchange(self.causal, self.parts, chosen, settings, EXCHANGES, few)
+        chosen = shrink(self.causal, self.parts, chosen, replace(settings, rounds=1), least, few)
+        return exchange(self.causal, self.parts, chosen, settings, 1, few)
 
     def _best(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
         """The highest score [B], and the candidate that has it [n]."""

@@ -51,9 +51,11 @@ def climb_merit(
 
 
 @torch.no_grad()
-def exchange(causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings, rounds: int) -> Tensor:
+def exchange(
+    causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings, rounds: int, who: Tensor | None = None
+) -> Tensor:
     """Exchange one kept element for another while the merit rises, so that the size stays, [n]."""
-    return _repeat_moves(causal, parts, kept, settings, lambda moves, now, _: moves.exchange(now), rounds)
+    return _repeat_moves(causal, parts, kept, settings, lambda moves, now, _: moves.exchange(now), rounds, who)
 
 
 @torch.no_grad()
@@ -175,7 +177,7 @@ class _Moves(SubsetScorer):
 
     def _score_flips(self, kept: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
         """Score after each of the flips of the lowest ranks, by element [n] (-inf for those not tried), and of ``kept``."""
-        number = min(int(self.parts.count.max()), FLIPS_TRIED)
+        number = min(int(self._count(rank < NEVER).max()), FLIPS_TRIED)
         value = self.score(number + 1, lambda k: kept ^ (rank == k.unsqueeze(1) - 1))
         single = value[1:][rank.clamp(max=number - 1), self.parts.owner] if number else value[0][self.parts.owner]
         return torch.where(rank < number, single, -torch.inf), value[0]

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import cached_property
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,13 @@ EXTRACTIONS = ("prefix", "threshold", "topk")
 
 INTERVENTIONS = ("mask", "remove", "both")
 """What "taken away" means: messages weighed by 0, edges deleted from the graph, or whichever gives the smaller bound."""
+
+EFFORTS: dict[str, dict[str, Any]] = {
+    "fast": {"rounds": 2, "kicks": 0},
+    "balanced": {},
+    "thorough": {"rounds": 20, "kicks": 16, "starts": (1.0, -1.0, 3.0), "exact": 14},
+}
+"""Settings that differ from the defaults at each level of effort."""
 
 MOST_ELEMENTS = 20
 """Elements of which all subsets can be tried within a few seconds and a gigabyte."""
@@ -176,6 +184,11 @@ class BaseSettings:
 
     def as_plain_data(self) -> dict[str, Any]:
         """The settings as plain data that JSON can hold."""
+        return {name: list(value) if isinstance(value, list) else value for name, value in self._plain_data.items()}
+
+    @cached_property
+    def _plain_data(self) -> dict[str, Any]:
+        """Made once, because every explanation carries a copy."""
         return {one.name: _plain(getattr(self, one.name)) for one in fields(self)}
 
 
@@ -199,6 +212,8 @@ class Settings(BaseSettings):
 
     Args:
         objective: what is maximised: ``"pns"`` (Eq. 18), ``"pn"`` or ``"ps"`` (appendix C).
+        effort: how much time to spend on better explanations: ``"fast"``, ``"balanced"`` or ``"thorough"``. It chooses
+            ``rounds``, ``kicks``, ``starts`` and ``exact``, unless these are given.
         surrogate: how it is climbed: ``"log"``, logarithms, whose gradient survives for confident models; ``"gap"``,
             probabilities as in the paper; ``"ratio"``, the ratios of Prop. 3 (for ``"pn"`` and ``"ps"``).
         steps: maximum number of steps of Adam.
@@ -222,6 +237,7 @@ class Settings(BaseSettings):
     """
 
     objective: str = choice_field("pns", tuple(SURROGATES))
+    effort: str = choice_field("balanced", tuple(EFFORTS))
     surrogate: str = choice_field("log", ("log", "gap", "ratio"))
     steps: int = integer_field(20)
     lr: float = number_field(0.5)
@@ -237,7 +253,7 @@ class Settings(BaseSettings):
     keep: str = choice_field("best", ("best", "last"))
     patience: int | None = integer_field(10, 1, optional=True)
     path_points: int = integer_field(8)
-    rounds: int = integer_field(3)
+    rounds: int = integer_field(6)
     kicks: int = integer_field(4)
     exact: int = integer_field(10, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     whole_graph: bool = flag_field(False)

@@ -18,11 +18,12 @@ from nseg.graphs.large import LargeGraph
 from nseg.graphs.model_checks import check_arguments, check_model
 from nseg.graphs.separate import separate_graphs
 from nseg.model.borrow import unwrap_compiled
+from nseg.names import ARGUMENTS
 
 __all__ = ["BUDGET", "ExplainJob", "Shard", "make_job"]
 
 
-OPTIONS = ("index", "target", "budget", "progress", "out", "strict", "backend", "workers", "shard")
+OPTIONS = ("index", "target", "budget", "progress", "out", "strict", "backend", "workers", "shard", *ARGUMENTS)
 """Options of :func:`nseg.explain_many`, one of which a misspelt keyword may have meant."""
 
 

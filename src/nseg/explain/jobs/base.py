@@ -41,6 +41,7 @@ BUDGET = 256 * 2**20
 
 MOST_INSTANCES = 512  # instances that are cut or packed at once
 MEMORY_OVERHEAD = 4.5  # peak bytes per byte saved for the backward pass; measured on a GCN of width 512
+WORKING_SET = 12 * 2**20  # saved bytes of one pass that fit the caches; larger passes cost up to three times more per world
 LONGEST_REASON = 1000  # characters
 
 Shard = tuple[int, list[int]]
@@ -291,14 +292,15 @@ class ExplainJob(ABC):
         if not self.dependence_checked:
             largest.require_dependence(*self.masks)
             self.dependence_checked = True
-        per_world = MEMORY_OVERHEAD * _saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
+        saved = _saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
+        per_world = MEMORY_OVERHEAD * saved
         need = per_world * algorithm.worlds(algorithm.parts(largest.instances)) * causal.instances.sizes
         if float(need.max()) > self.budget:
             raise BudgetError(
                 f"The memory budget must hold one instance, which needs about {int(need.max())} bytes here "
                 f"(got {int(self.budget)}). Raise it: budget={int(need.max()) + 1}."
             )
-        causal.members_at_once = min(causal.members_at_once, max(int(self.budget / per_world), 1))
+        causal.members_at_once = max(int(min(WORKING_SET / saved, self.budget / per_world)), 1)
         for part in chunks(need, self.budget, len(need) if batched else 1):
             here = part.to(causal.instances.x.device)
             yield here, causal.select(here)
@@ -312,7 +314,8 @@ class ExplainJob(ABC):
 
     # --- in and out ------------------------------------------------------------------------------------------------------
 
-    def _inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
+    def model_inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
+        """The model's arguments on one graph, checked."""
         found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
         inputs = check_inputs(self.model, data.x, data.edge_index, found, self.outcome.level)
         return replace(inputs, original_size=self.original_size)

@@ -59,13 +59,13 @@ class ManyGraphsJob(ExplainJob):
         pass
 
     def causal_model_groups(self, rows: Tensor) -> Iterator[tuple[int, Iterator[tuple[Tensor, CausalModel]]]]:
-        for numbers in self._blocks(rows):
-            block = self._load(numbers)
+        for numbers, inputs in self._blocks(rows):
+            block = self._load(numbers, inputs)
             yield len(block.inputs), self._causal_models(block)
 
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
-        for numbers in self._blocks(rows):
-            block = self._load(numbers)
+        for numbers, inputs in self._blocks(rows):
+            block = self._load(numbers, inputs)
             if isinstance(self.algorithm, BatchedAlgorithm):
                 answers = self._answer_block(block, numbers)
             else:
@@ -82,20 +82,20 @@ class ManyGraphsJob(ExplainJob):
         """The causal model of one graph without shortcuts."""
         yield pack_causal_model(self.model, self.outcome, [graph], target, PLAIN)
 
-    def _blocks(self, rows: Tensor) -> Iterator[list[int]]:
-        """Numbers of explained graphs, as many at once as fit into memory."""
-        numbers, data = rows.tolist(), self.data
-        first = self._inputs(data[numbers[0]], {})
-        sizes = torch.tensor([(one := self._inputs(data[n], {})).num_nodes + one.num_edges for n in numbers])
-        each = bytes_per_member(self.model, first, self.outcome)
+    def _blocks(self, rows: Tensor) -> Iterator[tuple[list[int], list[ModelInputs]]]:
+        """Numbers of explained graphs and the model's arguments, as many at once as fit into memory."""
+        numbers = rows.tolist()
+        inputs = [self.model_inputs(self.data[n], {}) for n in numbers]
+        sizes = torch.tensor([one.num_nodes + one.num_edges for one in inputs])
+        each = bytes_per_member(self.model, inputs[0], self.outcome)
         for block in chunks(sizes * each, self.budget, MOST_INSTANCES):
-            yield [numbers[b] for b in block.tolist()]
+            yield [numbers[b] for b in block.tolist()], [inputs[b] for b in block.tolist()]
 
-    def _load(self, numbers: list[int]) -> _GraphBlock:
-        inputs = [self._inputs(self.data[n], {}) for n in numbers]
+    def _load(self, numbers: list[int], inputs: list[ModelInputs]) -> _GraphBlock:
         check_alike(inputs, numbers)
         given = [self._given_classes(self.data[n], n) for n in numbers]
-        outputs = [predict(self.model, one, self.outcome) for one in inputs]
+        # one graph shows whether the model is deterministic; of others, packed and single outputs are compared anyway
+        outputs = [predict(self.model, one, self.outcome, twice=not n) for n, one in enumerate(inputs)]
         for n, one, output in zip(numbers, inputs, outputs, strict=True):
             check_output_rows(output, one, self.outcome)
             if one.num_graphs != 1:

@@ -37,7 +37,7 @@ class OneGraphJob(ExplainJob):
     @cached_property
     def inputs(self) -> ModelInputs:
         """The whole graph."""
-        return self._inputs(self.data, self.kwargs)
+        return self.model_inputs(self.data, self.kwargs)
 
     @cached_property
     def graph(self) -> TracedGraph:

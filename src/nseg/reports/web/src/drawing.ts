@@ -4,6 +4,7 @@ import cytoscape, { type Core, type ElementDefinition, type SingularElementArgum
 import { h } from "./dom";
 import type { Graph, Instance, Payload } from "./payload";
 import type { Kept } from "./state";
+import { FAR_FONT, NEAR_FONT, placeLabels, separate, type LabelledNode } from "./places";
 import { colour, onTheme } from "./theme";
 import { nodeName, plural } from "./words";
 
@@ -19,20 +20,22 @@ const ATOMS: Record<string, string> = {
   N: "nitrogen", O: "oxygen", S: "sulphur", P: "sulphur", F: "halogen", Cl: "halogen", Br: "halogen", I: "halogen", H: "soft",
 };
 
-export function groupColour(payload: Payload, group: number): string {
-  const name = payload.groups[group] ?? "";
-  if (payload.molecules) return colour(ATOMS[name] ?? "ink");
+export function groupColour(group: number): string {
   return group < 0 ? colour("faint") : (PALETTE[group % PALETTE.length] ?? "#888");
 }
 
 /** Above this number of nodes, a drawing starts zoomed to the kept part: the whole graph would be a cloud of dots. */
 const MAX_NODES_AT_START = 80;
 
-/** Above this number of highlighted nodes, their ids are not written: they would cover each other. */
-const MAX_LABELLED_NODES = 40;
+/** Above this number of highlighted nodes, they are drawn small. */
+const MAX_LARGE_NODES = 40;
 
-/** Length of a typical line in pixels at zoom 1. */
-const LINE_LENGTH = 56;
+/** Length of a typical line in pixels at zoom 1, and the least distance of two nodes of a network. */
+const LINE_LENGTH = 62;
+const MIN_DISTANCE = 36;
+
+/** Carbon atoms without a charge, with any number of hydrogen atoms. */
+const CARBON = /^C(H[₂₃₄]?)?$/;
 
 /** The method of Cytoscape's canvas renderer behind `cy.png()`, which gives the picture before it is encoded. */
 interface Renderer {
@@ -47,6 +50,8 @@ export class Drawing {
   private cy: Core | null = null;
   private shown: Kept | null = null;
   private truth = false;
+  private selected: string | null = null;
+  private readonly info = h("div", { class: "selected", role: "status", "aria-live": "polite" });
   private hydrogens = true;
   private readonly unsubscribeTheme: () => void;
   private printImage: HTMLCanvasElement | null = null;
@@ -57,7 +62,7 @@ export class Drawing {
     label: string,
     private readonly describe: { node: (index: number) => string[]; line: (line: number) => string[] },
   ) {
-    const keys = "Drag to pan. Click, then scroll to zoom. Keys: arrows pan, + and - zoom, 0 shows all.";
+    const keys = "Click a node or line to see what is known of it. Drag to pan, then scroll to zoom. Keys: arrows, +, -, 0.";
     const key = (event: Event): void => this.key(event as KeyboardEvent);
     this.canvas = h("div", { class: "canvas", role: "img", "aria-label": `${label} ${keys}`, tabindex: 0, keydown: key });
     this.element = h(
@@ -65,6 +70,7 @@ export class Drawing {
       { class: "drawing" },
       this.canvas,
       this.tip,
+      this.info,
       h("p", { class: "keys", "aria-hidden": "true" }, keys),
       h(
         "div",
@@ -109,10 +115,13 @@ export class Drawing {
     this.canvas.addEventListener("focus", () => cy.userZoomingEnabled(true));
     this.canvas.addEventListener("blur", () => cy.userZoomingEnabled(false));
     cy.on("tapstart", () => this.canvas.focus({ preventScroll: true }));
+    cy.on("tap", "node, edge", (event) => this.select((event.target as SingularElementArgument).id()));
+    cy.on("tap", (event) => event.target === cy && this.select(null));
     cy.on("mouseover", "node, edge", (event) => this.hover(event.target as SingularElementArgument));
     cy.on("mouseout viewport tapstart", () => this.tip.classList.remove("shown"));
     this.update();
     if (this.one.graph.node.length > MAX_NODES_AT_START) this.fitKept();
+    else this.fit();
   }
 
   unmount(): void {
@@ -144,13 +153,30 @@ export class Drawing {
     if (id !== null) this.cy?.getElementById(id).addClass("pointed");
   }
 
+  /** Select a line or node and show what is known of it; null selects nothing. */
+  select(id: string | null): void {
+    this.selected = id;
+    this.cy?.elements(".chosen").removeClass("chosen");
+    this.info.replaceChildren();
+    const chosen = id === null ? null : (this.cy?.getElementById(id) ?? null);
+    if (chosen === null || chosen.empty()) return;
+    chosen.addClass("chosen");
+    const index = Number(chosen.data("index"));
+    const [first = "", ...rest] = chosen.isNode() ? this.describe.node(index) : this.describe.line(index);
+    const close = h("button", { type: "button", class: "plain", "aria-label": "Deselect", click: () => this.select(null) }, "×");
+    this.info.append(h("p", {}, h("strong", {}, first), close), ...rest.map((line) => h("p", {}, line)));
+  }
+
   private zoom(factor: number): void {
     const cy = this.cy;
     cy?.zoom({ level: cy.zoom() * factor, renderedPosition: { x: cy.width() / 2, y: cy.height() / 2 } });
   }
 
   private fit(): void {
-    this.cy?.fit(undefined, 24);
+    const cy = this.cy;
+    if (cy === null) return;
+    cy.fit(undefined, 20);
+    if (cy.zoom() > 1.6) cy.zoom({ level: 1.6, position: middle(cy.elements().boundingBox()) }).center();
   }
 
   /** Zoom to the kept part and the explained node, but not too close. */
@@ -171,6 +197,7 @@ export class Drawing {
     else if (event.key === "+" || event.key === "=") this.zoom(1.3);
     else if (event.key === "-") this.zoom(1 / 1.3);
     else if (event.key === "0") this.fit();
+    else if (event.key === "Escape") this.select(null);
     else return;
     event.preventDefault();
   }
@@ -194,7 +221,7 @@ export class Drawing {
     const graph = this.one.graph;
     const touched = new Set(graph.target);
     for (const line of shown.lines.keys()) touched.add(graph.source[line] ?? -1).add(graph.end[line] ?? -1);
-    const crowded = graph.name === null && touched.size > MAX_LABELLED_NODES;
+    const crowded = graph.name === null && touched.size > MAX_LARGE_NODES;
     const truth = new Set(this.truth ? graph.truth_nodes : []);
     cy.batch(() => {
       cy.edges(".band").style("display", this.truth ? "element" : "none");
@@ -212,6 +239,31 @@ export class Drawing {
         node.toggleClass("kept", share > 0).toggleClass("near", highlighted).toggleClass("truth", truth.has(index)).toggleClass("crowded", crowded);
         if (node.data("symbol") === "H") node.style("display", this.hydrogens || highlighted || truth.has(index) ? "element" : "none");
       }
+      if (!this.payload.molecules) this.placeLabels(touched);
+    });
+    if (this.selected !== null) this.select(this.selected);
+  }
+
+  /** Write names where they cover neither each other nor nodes; those of highlighted nodes first. */
+  private placeLabels(touched: Set<number>): void {
+    const { cy, shown } = this;
+    const { graph } = this.one;
+    if (cy === null || shown === null) return;
+    const named = graph.name !== null;
+    const target = new Set(graph.target);
+    const items = cy.nodes().map((node): LabelledNode => {
+      const index = Number(node.data("index"));
+      const near = touched.has(index) || shown.nodes.has(index);
+      const { x, y } = node.position();
+      const rank = target.has(index) ? 2 : near ? 1 : 0;
+      const text = rank > 0 || named ? String(node.data("label")) : "";
+      return { x, y, radius: node.width() / 2 + Number.parseFloat(node.style("border-width") as string) / 2, text, font: rank > 0 ? NEAR_FONT : FAR_FONT, rank };
+    });
+    const places = placeLabels(items);
+    cy.nodes().forEach((node, n) => {
+      const place = places[n] ?? null;
+      node.toggleClass("unlabelled", place === null);
+      if (place !== null) node.data({ halign: place.halign, valign: place.valign, mx: place.mx, my: place.my });
     });
   }
 
@@ -219,13 +271,20 @@ export class Drawing {
     const { graph } = this.one;
     const scale = layoutScale(graph);
     const target = new Set(graph.target);
+    const bound = new Set([...graph.source, ...graph.end]);
+    const raw = graph.node.map((_, index) => ({ x: scale * (graph.x[index] ?? 0), y: scale * (graph.y[index] ?? 0) }));
+    const points = graph.atom === null ? separate(raw, MIN_DISTANCE) : raw;
     const nodes = graph.node.map((id, index): ElementDefinition => {
       const group = graph.group?.[index] ?? -1;
-      const name = graph.name === null ? "" : (this.payload.names[graph.name[index] ?? -1] ?? "");
+      const name = this.payload.names[graph.name?.[index] ?? -1] ?? "";
+      const atom = this.payload.names[graph.atom?.[index] ?? -1] ?? "";
+      const symbol = /^[A-Z][a-z]?/.exec(atom)?.[0] ?? "";
+      const hidden = CARBON.test(atom) && bound.has(index); // chemists draw carbon atoms as corners
+      const other = graph.label !== null && graph.label[index] !== group;
       return {
-        data: { id: `n${index}`, index, group, symbol: name, label: this.payload.molecules ? (name === "C" ? "" : name) : name || String(id) },
-        position: { x: scale * (graph.x[index] ?? 0), y: scale * (graph.y[index] ?? 0) },
-        classes: target.has(index) ? "target" : "",
+        data: { id: `n${index}`, index, group, symbol, other: graph.label?.[index] ?? -1, label: graph.atom !== null ? (hidden ? "" : atom) : name || String(id), halign: "center", valign: "bottom", mx: 0, my: 3 },
+        position: points[index] ?? { x: 0, y: 0 },
+        classes: `${target.has(index) ? "target" : ""}${other ? " mistaken" : ""}`,
       };
     });
     const lines = graph.source.flatMap((source, index): ElementDefinition[] => {
@@ -244,8 +303,9 @@ export class Drawing {
     const [ink, paper, faint, kept, truth, accent] = ["ink", "paper", "faint", "kept", "truth", "accent"].map(colour) as [
       string, string, string, string, string, string,
     ];
-    const groupFill = (element: { data: (key: string) => unknown }): string => groupColour(payload, Number(element.data("group")));
-    const named = payload.instances.some((one) => one.graph.name !== null);
+    const groupFill: NodeColour = (element) => groupColour(Number(element.data("group")));
+    const trueFill: NodeColour = (element) => groupColour(Number(element.data("other")));
+    const atomFill: NodeColour = (element) => colour(ATOMS[String(element.data("symbol"))] ?? "ink");
     const shared: StylesheetJson = [
       { selector: "core", style: { "active-bg-opacity": 0 } as never },
       { selector: "edge", style: { "curve-style": "straight", "overlay-opacity": 0, "loop-direction": "0deg" } },
@@ -256,32 +316,35 @@ export class Drawing {
       { selector: ".extra", style: { events: "no", "underlay-opacity": 0 } },
       { selector: ".band", style: { width: 18, "line-color": truth, "line-opacity": 0.45, "line-outline-width": 0, "z-index": 0 } as never },
       { selector: "node.truth", style: { "outline-color": truth, "outline-width": 5, "outline-offset": 2, "outline-opacity": 0.6 } as never },
+      { selector: "node.mistaken", style: { "outline-color": trueFill as never, "outline-width": 3, "outline-offset": 3, "outline-opacity": 1 } as never },
+      { selector: ".chosen", style: { "overlay-color": accent, "overlay-opacity": 0.25, "overlay-padding": 8 } },
       { selector: ".pointed", style: { "overlay-color": accent, "overlay-opacity": 0.35, "overlay-padding": 6 } },
     ];
-    return [...shared, ...(payload.molecules ? molecule(ink, paper, kept, groupFill) : network(ink, paper, faint, kept, groupFill, named)), ...last];
+    return [...shared, ...(payload.molecules ? molecule(ink, paper, kept, atomFill) : network(ink, paper, faint, kept, groupFill)), ...last];
   }
 }
 
 type NodeColour = (element: { data: (key: string) => unknown }) => string;
 
-function network(ink: string, paper: string, faint: string, kept: string, groupFill: NodeColour, named: boolean): StylesheetJson {
+function network(ink: string, paper: string, faint: string, kept: string, groupFill: NodeColour): StylesheetJson {
   return [
     { selector: "edge", style: { width: 1, "line-color": faint, opacity: 0.7 } },
     { selector: "edge.kept", style: { width: 5, "line-color": kept, opacity: 1, "z-index": 5 } },
     { selector: "edge.forward", style: { "target-arrow-shape": "triangle", "target-arrow-color": kept, "arrow-scale": 1.1 } },
     { selector: "edge.backward", style: { "source-arrow-shape": "triangle", "source-arrow-color": kept, "arrow-scale": 1.1 } },
     { selector: "node", style: { width: 14, height: 14, "background-color": groupFill as never, "background-opacity": 0.35, "border-width": 1, "border-color": groupFill as never, "border-opacity": 0.5 } },
-    { selector: "node", style: named ? { label: "data(label)", "font-size": 9, "text-valign": "bottom", "text-margin-y": 2, "text-opacity": 0.65, "min-zoomed-font-size": 6 } : {} },
-    { selector: "node.near", style: { width: 20, height: 20, "background-opacity": 1, "border-opacity": 1, label: "data(label)", "font-size": 12, "text-valign": "bottom", "text-margin-y": 3, "text-opacity": 1, "text-outline-color": paper, "text-outline-width": 2, "min-zoomed-font-size": 0, "z-index": 10 } },
-    { selector: "node.crowded", style: { label: "", width: 14, height: 14 } },
+    { selector: "node", style: { label: "data(label)", "font-size": FAR_FONT, "text-halign": "data(halign)", "text-valign": "data(valign)", "text-margin-x": "data(mx)", "text-margin-y": "data(my)", "text-opacity": 0.75 } as never },
+    { selector: "node.near", style: { width: 20, height: 20, "background-opacity": 1, "border-opacity": 1, "font-size": NEAR_FONT, "text-opacity": 1, "text-outline-color": paper, "text-outline-width": 2, "z-index": 10 } },
+    { selector: "node.crowded", style: { width: 14, height: 14 } },
     { selector: "node.kept", style: { "border-width": 4, "border-color": kept, width: 24, height: 24 } },
     { selector: "node.partial", style: { "background-color": paper, ...pie(groupFill) } as never },
-    { selector: "node.target", style: { label: "data(label)", width: 30, height: 30, shape: "diamond", "border-width": 3, "border-color": ink, "border-opacity": 1 } },
+    { selector: "node.unlabelled", style: { label: "" } },
+    { selector: "node.target", style: { width: 30, height: 30, shape: "diamond", "border-width": 3, "border-color": ink, "border-opacity": 1 } },
     { selector: "node.target.partial", style: { "pie-size": "62%" } as never }, // inside the diamond
   ];
 }
 
-function molecule(ink: string, paper: string, kept: string, groupFill: NodeColour): StylesheetJson {
+function molecule(ink: string, paper: string, kept: string, atomFill: NodeColour): StylesheetJson {
   const double = { width: 3, "line-color": paper, "line-outline-width": 2, "line-outline-color": ink };
   return [
     { selector: "edge", style: { width: 2, "line-color": ink, "source-endpoint": "inside-to-node", "target-endpoint": "inside-to-node" } },
@@ -291,7 +354,7 @@ function molecule(ink: string, paper: string, kept: string, groupFill: NodeColou
     { selector: "edge.kept", style: { "underlay-color": kept, "underlay-opacity": 0.55, "underlay-padding": 7 } },
     { selector: "edge.forward", style: { "mid-target-arrow-shape": "triangle", "mid-target-arrow-color": kept } },
     { selector: "edge.backward", style: { "mid-source-arrow-shape": "triangle", "mid-source-arrow-color": kept } },
-    { selector: "node", style: { width: 16, height: 16, shape: "ellipse", "background-color": paper, "background-opacity": 0, color: groupFill as never, label: "data(label)", "font-size": 16, "font-weight": 600, "text-valign": "center", "text-halign": "center" } },
+    { selector: "node", style: { width: 16, height: 16, shape: "ellipse", "background-color": paper, "background-opacity": 0, "border-width": 0, color: atomFill as never, label: "data(label)", "font-size": 16, "font-weight": 600, "text-valign": "center", "text-halign": "center" } },
     { selector: "node[label != '']", style: { "background-opacity": 1 } },
     { selector: "node[label = 'H']", style: { "font-size": 12, "font-weight": 400 } },
     { selector: "node.kept", style: { "underlay-color": kept, "underlay-opacity": 0.55, "underlay-padding": 6, "underlay-shape": "ellipse" } },

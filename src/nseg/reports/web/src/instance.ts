@@ -4,7 +4,7 @@ import { replaceContent, h } from "./dom";
 import { Panel } from "./panel";
 import type { Instance, Payload } from "./payload";
 import { linkTo, isCorrect } from "./state";
-import { className, instanceName, number, plural } from "./words";
+import { className, instanceName, plural } from "./words";
 
 /** The reader's choices, which stay the same from instance to instance. */
 export interface DisplayOptions {
@@ -81,13 +81,12 @@ export class InstanceView {
     }
   }
 
-  private verdict(): HTMLElement {
-    const { payload, one } = this;
-    const correct = isCorrect(one);
-    const predicted = one.predicted !== null && one.predicted !== one.target ? `The model predicts “${className(payload, one.predicted)}”. ` : "";
-    const explained = one.p === null ? `Explained: “${className(payload, one.target)}”.` : `The model gives “${className(payload, one.target)}” a probability of ${number(one.p)}.`;
-    const text = correct === null ? "" : correct ? " The prediction is correct." : ` The prediction is wrong: the true class is “${className(payload, one.label)}”.`;
-    return h("p", { class: "verdict" }, predicted + explained, text !== "" && h("strong", { class: correct ? "correct" : "wrong" }, text));
+  /** Whether the prediction is right, if that is known. */
+  private verdict(): HTMLElement | null {
+    const correct = isCorrect(this.one);
+    if (correct === null) return null;
+    const text = correct ? "The prediction is right." : `The prediction is wrong: the true class is ${className(this.payload, this.one.label)}.`;
+    return h("p", { class: `verdict ${correct ? "correct" : "wrong"}` }, text);
   }
 
   private optionControls(): HTMLElement {

@@ -16,10 +16,11 @@ const list = new InstanceList(payload, () => refreshNeighbours());
 let view: InstanceView | null = null;
 let open: number | null = null;
 
-/** Show the view that the address names. */
+/** Show the view that the address names; the first answer if it names none. */
 function route(focus: boolean): void {
   const id = linkedInstance(location.hash);
-  const one = payload.instances.find((instance) => instance.id === id) ?? null;
+  const numbers = location.hash === "#numbers";
+  const one = numbers ? null : id === null ? (payload.instances[0] ?? null) : (payload.instances.find((instance) => instance.id === id) ?? null);
   view?.unmount();
   view = null;
   open = one?.id ?? null;
@@ -31,18 +32,19 @@ function route(focus: boolean): void {
     main.replaceChildren(view.element);
     view.mount();
   } else {
-    const notFound = id !== null && h("p", { role: "alert" }, `There is no instance ${id} in this report.`);
+    const notFound = id !== null && h("p", { role: "alert" }, `There is no prediction ${id} in this report.`);
     main.replaceChildren(...(notFound ? [notFound] : []), overview(payload));
   }
   if (focus) main.querySelector<HTMLElement>("h2")?.focus({ preventScroll: true });
   if (focus) main.scrollIntoView({ block: "start" });
+  if (focus) main.scrollTop = 0;
 }
 
 /** The instances before and after the open one in the list. */
 function neighbours(): Neighbours {
   const order = list.order;
   const at = open === null ? -1 : order.indexOf(open);
-  if (at < 0) return { previous: null, next: null, position: "hidden by the current filters" };
+  if (at < 0) return { previous: null, next: null, position: "not in the list" };
   return { previous: order[at - 1] ?? null, next: order[at + 1] ?? null, position: `${number(at + 1, 0)} of ${order.length}` };
 }
 
@@ -64,7 +66,7 @@ function header(): HTMLElement {
     {},
     skip,
     h("h1", {}, payload.title),
-    h("nav", { "aria-label": "Page" }, h("a", { href: "#overview" }, "Overview"), button, h("button", { type: "button", click: () => print() }, "Print")),
+    h("nav", { "aria-label": "Page" }, h("a", { href: "#" }, "Answers"), h("a", { href: "#numbers" }, "Numbers"), button, h("button", { type: "button", click: () => print() }, "Print")),
   );
 }
 

@@ -1,4 +1,4 @@
-/** The overview: what was explained, by which methods, and the quality over all instances. */
+/** All numbers: what was explained, by which methods, and the quality over all instances. */
 
 import { h, svg, type Child } from "./dom";
 import type { Cell, Column, Curve, Method, Payload, Scalar, Summary } from "./payload";
@@ -10,9 +10,10 @@ export function overview(payload: Payload): HTMLElement {
   return h(
     "article",
     {},
-    h("h2", { id: "overview-title", tabindex: -1 }, "Overview"),
+    h("h2", { id: "overview-title", tabindex: -1 }, "Numbers"),
     h("dl", { class: "facts" }, ...payload.facts.flatMap(([term, text]) => [h("dt", {}, term), h("dd", {}, text)])),
     payload.summary && summary(payload.summary),
+    h("p", { class: "note" }, "Means over all predictions. What each number says is explained below."),
     ...curves(payload.methods),
     glossary(),
     ...payload.methods.filter((method) => method.settings.length).map(settings),
@@ -105,6 +106,7 @@ function glossary(): HTMLElement {
     h(
       "dl",
       { class: "facts" },
+      ...entry("verdict", "“Enough”: with the explanation alone, the model predicts the same class. “Needed”: without the explanation, it predicts another. “Not explained”: it predicts the same without everything that could be in an explanation, so nothing of this kind can be needed."),
       ...entry("explanation", "The part of the graph that a method gives as the reason for a prediction. Its weights rank all edges (or nodes, or features); the kept part is the explanation itself."),
       ...entry("direction", "An edge carries messages in both directions, and one direction can be enough. An arrow shows a direction that is kept alone. Where a method treats the two directions apart, each counts: such sizes are in directed edges. Only edges that can carry a message to the output count."),
       ...entry("features", "A method can keep single features of nodes. Then a node is filled by the share of its features that is kept, and all numbers are those of the kept features, not of whole nodes."),

@@ -2,9 +2,9 @@
 
 import { replaceContent, h, labelled, type Child } from "./dom";
 import { Drawing, groupColour, describeGraph } from "./drawing";
-import type { Graph, MethodAnswer, Instance, MaskEntries, Method, Payload, Size, Worlds } from "./payload";
+import type { Cells, Graph, MethodAnswer, Instance, MaskEntries, Method, Payload, Size, Worlds } from "./payload";
 import { kept, countOneWay, outcome, type Direction, type Selection, type Kept } from "./state";
-import { atLeast, bondName, certificate, className, countElements, edgeWord, featureName, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, selectionWords, sizeWords, worldNames } from "./words";
+import { atLeast, bondName, certificate, className, colourWords, countElements, edgeWord, featureName, featureValue, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, selectionWords, sizeWords, worldNames } from "./words";
 
 /** Maximum number of features that a tooltip names. */
 const MAX_FEATURES = 8;
@@ -19,6 +19,7 @@ export class Panel {
   private readonly thresholdRadio: HTMLInputElement;
   private readonly keptSize = h("p", { class: "kept-size", "aria-live": "polite" });
   private readonly numbers = h("div");
+  private readonly worldsArea = h("div");
   private readonly words = h("div", { class: "certificate" });
   private readonly lists = h("div");
 
@@ -43,26 +44,45 @@ export class Panel {
       "section",
       { class: "panel", "aria-label": this.method.name },
       many && h("h3", {}, this.method.name),
+      this.answerWords(),
       h("div", { class: "picture" }, this.drawing.element, this.legend()),
-      h(
-        "div",
-        { class: "results" },
-        h(
-          "fieldset",
-          { class: "threshold" },
-          h("legend", {}, "What is kept"),
-          h("label", {}, this.explanationRadio, ` the explanation: ${sizeWords(payload, this.method, answer, answer.size) || "nothing"}`),
-          h("label", {}, this.thresholdRadio, " everything above a weight threshold:"),
-          labelled("Threshold (left: nothing, right: everything)", this.slider),
-        ),
-        this.keptSize,
-        this.words,
-        this.numbers,
-        answer.words !== null && this.certificateSection(answer.words),
-        this.lists,
-      ),
+      h("div", { class: "results" }, this.worldsArea, this.keptSize, this.lists, this.numbersSection()),
     );
     this.select(null);
+  }
+
+  /** The answer in plain sentences, with its verdict. */
+  private answerWords(): HTMLElement {
+    const { answer, payload } = this;
+    const name = new Map(payload.verdicts).get(answer.verdict) ?? "";
+    return h(
+      "div",
+      { class: "answer" },
+      h("p", { class: "reason" }, answer.reason),
+      h("p", { class: "proof" }, h("span", { class: `badge ${answer.verdict}` }, name), ` ${answer.proof}`),
+    );
+  }
+
+  /** Bounds, fidelity and the slider along the ranking, folded and explained. */
+  private numbersSection(): HTMLElement {
+    const { payload, answer } = this;
+    return h(
+      "details",
+      { class: "all-numbers" },
+      h("summary", {}, "Numbers"),
+      this.words,
+      this.numbers,
+      h("p", { class: "note" }, "PNS, PN and PS are lower bounds of the probability that the kept part is necessary and sufficient, necessary, and sufficient. Fid+ and Fid− say whether the class changes."),
+      h(
+        "fieldset",
+        { class: "threshold" },
+        h("legend", {}, "What is kept"),
+        h("label", {}, this.explanationRadio, ` the explanation: ${sizeWords(payload, this.method, answer, answer.size) || "nothing"}`),
+        h("label", {}, this.thresholdRadio, " everything above a weight threshold:"),
+        labelled("Threshold (left: nothing, right: everything)", this.slider),
+      ),
+      answer.words !== null && this.certificateSection(answer.words),
+    );
   }
 
   private certificateSection(words: string): HTMLElement {
@@ -107,6 +127,7 @@ export class Panel {
     if (found === null) {
       replaceContent(this.words, h("p", {}, "The model's output at this threshold is unknown: the report was written without an explainer."));
       replaceContent(this.numbers);
+      replaceContent(this.worldsArea);
       return;
     }
     const labels = this.worlds?.label ?? null;
@@ -126,8 +147,8 @@ export class Panel {
         fact("PN ≥", "Lower bound of the probability of necessity", atLeast(found.pn), null),
         fact("PS ≥", "Lower bound of the probability of sufficiency", atLeast(found.ps), null),
       ),
-      this.worldsTable(found.p_factual, found.p_complement),
     );
+    replaceContent(this.worldsArea, this.worldsTable(found.p_factual, found.p_complement));
   }
 
   private worldsTable(factual: number, complement: number): HTMLElement {
@@ -142,8 +163,8 @@ export class Panel {
     return h(
       "table",
       { class: "worlds" },
-      h("caption", {}, `Probability of “${className(payload, one.target)}” in each world`),
-      h("thead", {}, h("tr", {}, column("World"), column("p"), column("Prediction"))),
+      h("caption", {}, `p: probability of ${className(payload, one.target)}`),
+      h("thead", {}, h("tr", {}, column("What the model sees"), column("p"), column("It says"))),
       h("tbody", {}, ...head, ...lines),
     );
   }
@@ -167,7 +188,8 @@ export class Panel {
     const item = (id: string, text: string, weight: string | null): HTMLElement => {
       const on = (): void => this.drawing.highlight(id);
       const off = (): void => this.drawing.highlight(null);
-      return h("li", {}, h("button", { type: "button", class: "plain", mouseenter: on, mouseleave: off, focus: on, blur: off }, text), weight !== null && h("span", { class: "weight" }, ` ${weight}`));
+      const choose = (): void => this.drawing.select(id);
+      return h("li", {}, h("button", { type: "button", class: "plain", mouseenter: on, mouseleave: off, focus: on, blur: off, click: choose }, text), weight !== null && h("span", { class: "weight" }, ` ${weight}`));
     };
     const largestWeight = (n: number, ...entries: (MaskEntries | null)[]): number => Math.max(...entries.map((m) => m?.weight[n] ?? -1));
     const byWeight = (places: Iterable<number>, ...entries: (MaskEntries | null)[]): number[] =>
@@ -188,15 +210,35 @@ export class Panel {
     if (answer.nodes !== null && answer.cells === undefined) {
       block(size[1], nodeWord(payload), byWeight(shown.nodes.keys(), answer.nodes).map((n) => item(`n${n}`, nodeName(payload, graph, n), weightText(answer.nodes, n))));
     }
-    const { cells } = answer;
-    if (cells !== undefined) {
-      const cellName = (n: number): string => `${featureName(payload, cells.feature[n] ?? 0)} of ${payload.molecules ? "" : "node "}${nodeName(payload, graph, cells.node[n] ?? 0)}`;
-      block(size[2], `${nodeWord(payload)} feature`, byWeight(shown.cells, cells).map((n) => item(`n${cells.node[n]}`, cellName(n), weightText(cells, n))));
-    }
+    if (answer.cells !== undefined) found.push(this.featureTable(size[2], byWeight(shown.cells, answer.cells)));
     if (answer.features !== null) {
       block(size[2], "feature", byWeight(shown.features, answer.features).map((n) => h("li", {}, featureName(payload, n), h("span", { class: "weight" }, ` ${weightText(answer.features, n)}`))));
     }
     return found;
+  }
+
+  /** The kept features of nodes by name and value. */
+  private featureTable(count: number, listed: number[]): HTMLElement {
+    const { payload, one, answer } = this;
+    const cells = answer.cells as Cells;
+    const column = (text: string, kind: string | null = null): Child => h("th", { scope: "col", class: kind }, text);
+    const row = (n: number): Child => {
+      const id = `n${cells.node[n]}`;
+      const on = (): void => this.drawing.highlight(id);
+      const off = (): void => this.drawing.highlight(null);
+      const name = h("button", { type: "button", class: "plain", focus: on, blur: off, click: () => this.drawing.select(id) }, nodeName(payload, one.graph, cells.node[n] ?? 0));
+      return h(
+        "tr",
+        { mouseenter: on, mouseleave: off },
+        h("th", { scope: "row" }, name),
+        h("td", {}, featureValue(payload, cells.feature[n] ?? 0, cells.value?.[n])),
+        h("td", { class: "numeric weight" }, number((cells.weight[n] ?? 0) / 1000)),
+      );
+    };
+    const listedWords = listed.length === count ? "" : ` (${listed.length} listed)`;
+    const head = h("thead", {}, h("tr", {}, column(payload.molecules ? "Atom" : "Node"), column("Feature"), column("Weight", "numeric")));
+    const table = h("table", { class: "features" }, h("caption", {}, "Kept features by weight"), head, h("tbody", {}, ...listed.map(row)));
+    return h("details", { open: true, class: "kept-list" }, h("summary", {}, `${plural(count, "feature")} kept, by weight${listedWords}`), listed.length ? table : h("p", {}, "None."));
   }
 
   private nodeTip(index: number): string[] {
@@ -206,8 +248,9 @@ export class Panel {
     const weight = answer.nodes?.weight[index];
     const shown = kept(answer, this.selection);
     return [
-      `${payload.molecules ? "" : "node "}${nodeName(payload, graph, index)}`,
-      ...(what === null ? [] : [what]),
+      `${graph.name === null ? "node " : ""}${nodeName(payload, graph, index)}`,
+      ...(what === null ? [] : [`${payload.grouping === "predicted" ? "predicted: " : payload.grouping === "true" ? "true class: " : ""}${what}`]),
+      ...(graph.label === null ? [] : [`true class: ${className(payload, graph.label[index] ?? null)}`]),
       ...(graph.target.includes(index) ? ["explained"] : []),
       ...(weight === undefined ? [] : [`${answer.cells === undefined ? "weight" : "largest weight of a feature"} ${number(weight / 1000)}`]),
       ...(answer.cells !== undefined ? keptFeatures(payload, answer, shown, index) : shown.nodes.has(index) ? ["kept"] : []),
@@ -248,9 +291,12 @@ export class Panel {
       method.node_mask === "attributes" && swatch("ring pie", `${nodeWord(payload)} with kept features (filled share)`),
       method.node_mask === "common_attributes" && h("li", {}, `the kept features are those of all ${nodeWord(payload)}s`),
       graph.target.length > 0 && swatch("diamond", payload.level === "edge" ? "ends of the explained link" : "explained node"),
-      ...groups.map((g) => swatch("dot", payload.groups[g] ?? "", groupColour(payload, g))),
+      groups.length > 0 && h("li", { class: "title" }, `${colourWords(payload)}:`),
+      ...groups.map((g) => swatch("dot", payload.groups[g] ?? "", groupColour(g))),
+      (graph.label ?? []).some((label, n) => label !== graph.group?.[n]) && swatch("outer", "ring: true class, where it is another"),
       graph.truth !== null && h("li", { class: "truth-only" }, h("span", { class: "swatch band", "aria-hidden": "true" }), "ground truth"),
       graph.left_out > 0 && h("li", {}, `${graph.left_out} lines with low weights are not drawn`),
+      graph.hint !== null && h("li", { class: "hint" }, graph.hint),
     );
   }
 }
@@ -266,7 +312,7 @@ function keptFeatures(payload: Payload, answer: MethodAnswer, shown: Kept, node:
   const { cells, of } = answer;
   if (cells === undefined) return [];
   const width = of[2] / of[1];
-  const listed = [...shown.cells].filter((n) => cells.node[n] === node).map((n) => featureName(payload, cells.feature[n] ?? 0));
+  const listed = [...shown.cells].filter((n) => cells.node[n] === node).map((n) => featureValue(payload, cells.feature[n] ?? 0, cells.value?.[n]));
   const count = Math.round((shown.nodes.get(node) ?? 0) * width);
   const names = listed.slice(0, MAX_FEATURES).join(", ") + (count > Math.min(listed.length, MAX_FEATURES) ? ", …" : "");
   return [`${count} of ${plural(width, "feature")} kept${count ? `: ${names}` : ""}`];

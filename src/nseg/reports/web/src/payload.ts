@@ -8,6 +8,10 @@ export interface Payload {
   title: string;
   level: "node" | "edge" | "graph";
   molecules: boolean;
+  /** What the colours of nodes stand for. */
+  grouping: "predicted" | "true" | "kind" | "given";
+  /** Keys and names of the verdicts, the best first. */
+  verdicts: [Verdict, string][];
   facts: [string, string][];
   summary: Summary | null;
   methods: Method[];
@@ -18,6 +22,8 @@ export interface Payload {
   names: string[];
   /** Names of features, if they have any. */
   feature_names: string[];
+  /** Units of features, if they have any. */
+  units: string[];
   instances: Instance[];
 }
 
@@ -61,8 +67,13 @@ export interface Curve {
   sparsity: number[];
 }
 
+/** Whether an explanation is enough for the class, needed for it, or nothing of its kind can be needed. */
+export type Verdict = "both" | "enough" | "needed" | "neither" | "unexplained" | "unknown";
+
 export interface Instance {
   id: number;
+  /** "tx-11", "node 5", "molecule 3". */
+  name: string;
   /** The explained, the predicted and the true class. */
   target: number;
   predicted: number | null;
@@ -80,10 +91,16 @@ export interface Graph {
   x: number[];
   y: number[];
   name: number[] | null;
+  /** Symbols of atoms with hidden hydrogen atoms and charge, as positions in the list of names; null outside molecules. */
+  atom: number[] | null;
   group: number[] | null;
+  /** True class of each node, where the colours are predicted classes. */
+  label: number[] | null;
   target: number[];
   source: number[];
   end: number[];
+  /** Names of lines, as positions in the list of names. */
+  edge: number[] | null;
   order: number[] | null;
   /** Lines and nodes of the ground truth; null if it is unknown. */
   truth: number[] | null;
@@ -91,10 +108,16 @@ export interface Graph {
   /** Number of ground truth lines outside the receptive field, and of lines that are not drawn. */
   truth_outside: number;
   left_out: number;
+  /** Why a molecule is not drawn as one. */
+  hint: string | null;
 }
 
 /** One method's explanation of one instance. */
 export interface MethodAnswer {
+  verdict: Verdict;
+  /** What the prediction rests on, and whether that holds, in plain sentences. */
+  reason: string;
+  proof: string;
   /**
    * Mask entries of lines from source to end (forward), from end to source if they differ, of nodes and of features of all
    * nodes. If single features of nodes are masked, a node has the largest weight of its features.
@@ -137,6 +160,8 @@ export interface Cells extends MaskEntries {
   /** Node and number of each feature. */
   node: number[];
   feature: number[];
+  /** Value of each feature as text. */
+  value: string[] | null;
   /** Number of kept features of each node: in the explanation, and at each stop of the slider. */
   number: number[];
   number_at: number[][];

@@ -1,12 +1,14 @@
 /** Logic of the page without the DOM: table rows, filters, sorting, links, kept elements and bounds. */
 
-import type { MethodAnswer, Instance, MaskEntries, Payload } from "./payload";
-import { targetNames } from "./words";
+import type { MethodAnswer, Instance, MaskEntries, Payload, Verdict } from "./payload";
+import { shortName, targetNames } from "./words";
 
 /** One instance in the list, with the numbers of one method. */
 export interface Row {
   id: number;
+  name: string;
   target: number;
+  verdict: Verdict | null;
   /** Whether the prediction is correct; null if the true class is unknown. */
   correct: boolean | null;
   pns: number | null;
@@ -18,6 +20,7 @@ export interface Row {
 export interface Filter {
   text: string;
   target: number | null;
+  verdict: Verdict | null;
   correct: boolean | null;
   pns: Range;
   size: Range;
@@ -31,6 +34,7 @@ export interface Range {
 export const NO_FILTER: Filter = {
   text: "",
   target: null,
+  verdict: null,
   correct: null,
   pns: { low: null, high: null },
   size: { low: null, high: null },
@@ -46,11 +50,13 @@ export function rows(payload: Payload, method: number): Row[] {
     const classes = [one.target, one.predicted, one.label].map((n) => (n === null ? "" : (payload.classes[n] ?? "")));
     return {
       id: one.id,
+      name: shortName(payload, one),
       target: one.target,
+      verdict: answer?.verdict ?? null,
       correct: isCorrect(one),
       pns: answer?.pns ?? null,
       size: answer && mainSize(answer),
-      text: [one.id, ...targetNames(payload, one), ...classes].join(" ").toLowerCase(),
+      text: [one.id, one.name, ...targetNames(payload, one), ...classes, answer?.reason ?? ""].join(" ").toLowerCase(),
     };
   });
 }
@@ -67,6 +73,7 @@ export function applyFilter(all: readonly Row[], filter: Filter): Row[] {
   return all.filter(
     (row) =>
       words.every((word) => (/^\d+$/.test(word) ? String(row.id).startsWith(word) : row.text.includes(word))) &&
+      (filter.verdict === null || row.verdict === filter.verdict) &&
       (filter.target === null || row.target === filter.target) &&
       (filter.correct === null || row.correct === filter.correct) &&
       within(row.pns, filter.pns) &&
@@ -81,6 +88,13 @@ function within(value: number | null, range: Range): boolean {
 
 export type Key = number | string | null;
 
+/** How many rows have each verdict that occurs, in the given order. */
+export function countVerdicts(all: readonly Row[], verdicts: readonly [Verdict, string][]): [Verdict, string, number][] {
+  return verdicts
+    .map(([key, name]): [Verdict, string, number] => [key, name, all.filter((row) => row.verdict === key).length])
+    .filter(([, , count]) => count > 0);
+}
+
 /** Items sorted by a key: stable, with unknown keys (null) last in both directions. */
 export function sorted<T>(items: readonly T[], key: (item: T) => Key, descending: boolean): T[] {
   const sign = descending ? -1 : 1;
@@ -92,7 +106,7 @@ export function sorted<T>(items: readonly T[], key: (item: T) => Key, descending
   });
 }
 
-/** Id of the instance that a link points to; null for the overview. */
+/** Id of the instance that a link points to; null if it points to none. */
 export function linkedInstance(hash: string): number | null {
   const text = new URLSearchParams(hash.replace(/^#/, "")).get("instance");
   return text !== null && /^\d+$/.test(text) ? Number(text) : null;

@@ -13,6 +13,9 @@ export interface Column<T> {
   cell: (row: T) => Child;
 }
 
+/** Rows that are drawn at once; more follow when the reader scrolls to them. */
+const CHUNK = 300;
+
 export class SortableTable<T> {
   readonly element: HTMLTableElement;
   /** The rows in display order. */
@@ -20,6 +23,8 @@ export class SortableTable<T> {
   private readonly body = h("tbody");
   private readonly headers: HTMLTableCellElement[];
   private rows: readonly T[] = [];
+  private drawn = 0;
+  private readonly end = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && this.drawTo(this.drawn + CHUNK));
   private sortColumn: number | null = null;
   private descending = false;
 
@@ -57,14 +62,24 @@ export class SortableTable<T> {
   private render(): void {
     const column = this.sortColumn === null ? null : (this.columns[this.sortColumn] ?? null);
     this.shown = column === null ? [...this.rows] : sorted(this.rows, column.key, this.descending);
-    replaceContent(
-      this.body,
-      ...this.shown.map((row) => {
-        const cells = this.columns.map((c, n) => h(n ? "td" : "th", n ? { class: c.numeric ? "numeric" : null } : { scope: "row" }, c.cell(row)));
-        const line = h("tr", {}, ...cells);
-        this.decorate(row, line);
-        return line;
-      }),
-    );
+    replaceContent(this.body);
+    this.drawn = 0;
+    this.drawTo(CHUNK);
+  }
+
+  /** Draw the rows up to a position, if they are not drawn yet; all of them without one. */
+  drawTo(position = Infinity): void {
+    const next = this.shown.slice(this.drawn, position);
+    this.body.append(...next.map((row) => this.line(row)));
+    this.drawn += next.length;
+    this.end.disconnect();
+    if (this.drawn < this.shown.length && this.body.lastElementChild) this.end.observe(this.body.lastElementChild);
+  }
+
+  private line(row: T): HTMLTableRowElement {
+    const cells = this.columns.map((c, n) => h(n ? "td" : "th", n ? { class: c.numeric ? "numeric" : null } : { scope: "row" }, c.cell(row)));
+    const line = h("tr", {}, ...cells);
+    this.decorate(row, line);
+    return line;
   }
 }

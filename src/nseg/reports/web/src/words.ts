@@ -26,10 +26,15 @@ export function className(payload: Payload, number: number | null): string {
   return number === null ? "unknown" : (payload.classes[number] ?? `class ${number}`);
 }
 
-/** "Node 5", or "Node 5 (account 7)" if nodes have names. */
+/** "Tx-11", "Node 5", "Molecule 3": a name at the beginning of a title; names from the data stay as they are. */
 export function instanceName(payload: Payload, one: Instance): string {
-  const names = targetNames(payload, one).join(", ");
-  return `${levelName(payload)} ${one.id}${names && ` (${names})`}`;
+  const word = levelName(payload).toLowerCase();
+  return one.name.startsWith(`${word} `) || one.name.startsWith("the ") ? one.name.charAt(0).toUpperCase() + one.name.slice(1) : one.name;
+}
+
+/** What the list calls an instance: its name, or its number if it has none. */
+export function shortName(payload: Payload, one: Instance): string {
+  return one.name === `${levelName(payload).toLowerCase()} ${one.id}` ? String(one.id) : one.name.replace(/^the link /, "");
 }
 
 /** Names of the explained nodes, if they have any. */
@@ -51,10 +56,7 @@ export function nodeWord(payload: Payload): string {
 }
 
 export function nodeName(payload: Payload, graph: Graph, index: number): string {
-  const id = graph.node[index] ?? index;
-  const name = graph.name === null ? "" : (payload.names[graph.name[index] ?? -1] ?? "");
-  if (name === "") return String(id);
-  return payload.molecules ? `${name}${id}` : `${name} (${id})`;
+  return payload.names[graph.name?.[index] ?? -1] ?? String(graph.node[index] ?? index);
 }
 
 /** Name of a node's group; null if it has none or is called the same. */
@@ -64,10 +66,12 @@ export function groupName(payload: Payload, graph: Graph, index: number): string
   return group === undefined || group === name ? null : group;
 }
 
+/** "a -> b", or "a - b" for both directions; after the line's own name if it has one. */
 export function lineName(payload: Payload, graph: Graph, line: number, direction: Direction = "both"): string {
   const [a, b] = [graph.source[line] ?? 0, graph.end[line] ?? 0].map((index) => nodeName(payload, graph, index));
-  if (direction === "backward") return `${b} → ${a}`;
-  return direction === "forward" ? `${a} → ${b}` : `${a} – ${b}`;
+  const ends = direction === "backward" ? `${b} -> ${a}` : direction === "forward" ? `${a} -> ${b}` : `${a} - ${b}`;
+  const own = payload.names[graph.edge?.[line] ?? -1] ?? "";
+  return own === "" ? ends : `${own} (${ends})`;
 }
 
 const BONDS: Record<string, string> = { "1": "single", "1.5": "aromatic", "2": "double", "3": "triple" };
@@ -99,6 +103,17 @@ export function edgeWord(payload: Payload, answer: MethodAnswer): string {
 /** "feature 3", or the name of the feature. */
 export function featureName(payload: Payload, feature: number): string {
   return payload.feature_names[feature] ?? `feature ${feature}`;
+}
+
+/** "amount = 12.5 EUR", or the name of the feature if its value is unknown. */
+export function featureValue(payload: Payload, feature: number, value: string | undefined): string {
+  const unit = payload.units[feature] ?? "";
+  return value ? `${featureName(payload, feature)} = ${value}${unit && ` ${unit}`}` : featureName(payload, feature);
+}
+
+/** What the colours of nodes stand for. */
+export function colourWords(payload: Payload): string {
+  return { predicted: "Colour: predicted class", true: "Colour: true class", kind: `Colour: kind of ${nodeWord(payload)}`, given: "Colour: class" }[payload.grouping];
 }
 
 /** "6 edges", "6 edges and 3 nodes", "14 features of 9 nodes", "3 features of all nodes". */

@@ -1,0 +1,121 @@
+/** Places of nodes and their names: neither nodes nor names cover each other. */
+
+export interface Point {
+  x: number;
+  y: number;
+}
+
+/** A node of a network with its name. */
+export interface LabelledNode extends Point {
+  radius: number;
+  text: string;
+  font: number;
+  /** 2 for the explained node, 1 for a highlighted one, 0 for others. */
+  rank: number;
+}
+
+/** Where a name is written, in the words of Cytoscape: beside its node, with a margin. */
+export interface Place {
+  halign: "left" | "center" | "right";
+  valign: "top" | "center" | "bottom";
+  mx: number;
+  my: number;
+}
+
+/** Font sizes of names: of highlighted nodes, and of others. */
+export const NEAR_FONT = 13;
+export const FAR_FONT = 10;
+
+/** Maximum width of a name; longer ones end in an ellipsis. */
+export const MAX_WIDTH = 110;
+
+const GAP = 3;
+const ROUNDS = 60;
+
+interface Box {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+}
+
+/** The same points, moved apart until none are closer than the distance (or the rounds are over). */
+export function separate(points: readonly Point[], distance: number): Point[] {
+  const moved = points.map(({ x, y }) => ({ x, y }));
+  for (let round = 0, near = true; near && round < ROUNDS; round++) {
+    near = false;
+    for (let a = 0; a < moved.length; a++) {
+      for (let b = a + 1; b < moved.length; b++) {
+        const [one, other] = [moved[a] as Point, moved[b] as Point];
+        let [dx, dy] = [other.x - one.x, other.y - one.y];
+        if (Math.abs(dx) >= distance || Math.abs(dy) >= distance) continue;
+        const length = Math.hypot(dx, dy);
+        if (length >= distance - 0.01) continue;
+        near = true;
+        if (length < 1e-6) [dx, dy] = [Math.cos(a + b), Math.sin(a + b)]; // coincident: any direction, the same each time
+        const push = (distance - length) / 2 / (length < 1e-6 ? 1 : length);
+        one.x -= push * dx;
+        one.y -= push * dy;
+        other.x += push * dx;
+        other.y += push * dy;
+      }
+    }
+  }
+  return moved;
+}
+
+let context: CanvasRenderingContext2D | null = null;
+
+/** Width of a text on the screen at zoom 1. */
+function measure(text: string, font: number): number {
+  context ??= document.createElement("canvas").getContext("2d");
+  if (context === null) return 0.6 * font * text.length;
+  context.font = `${font}px system-ui, sans-serif`;
+  return context.measureText(text).width;
+}
+
+const PLACES: [Place["halign"], Place["valign"]][] = [
+  ["center", "bottom"], ["center", "top"], ["right", "center"], ["left", "center"],
+  ["right", "bottom"], ["left", "bottom"], ["right", "top"], ["left", "top"],
+];
+
+/**
+ * A place for the name of each node, or null if there is no room for it.
+ *
+ * Names never cover each other. Those of highlighted nodes may cover other nodes if there is no better place.
+ */
+export function placeLabels(nodes: readonly LabelledNode[], width: (text: string, font: number) => number = measure): (Place | null)[] {
+  const found: (Place | null)[] = nodes.map(() => null);
+  const circles = nodes.map(({ x, y, radius }): Box => ({ left: x - radius, right: x + radius, top: y - radius, bottom: y + radius }));
+  const taken: Box[] = [];
+  const order = [...nodes.keys()].filter((n) => nodes[n]?.text).sort((a, b) => (nodes[b]?.rank ?? 0) - (nodes[a]?.rank ?? 0) || a - b);
+  for (const n of order) {
+    const node = nodes[n] as LabelledNode;
+    const w = Math.min(width(node.text, node.font), MAX_WIDTH) + 4;
+    let best: { place: Place; box: Box; cost: number } | null = null;
+    for (const [halign, valign] of PLACES) {
+      const [place, box] = placeAt(node, halign, valign, w);
+      if (taken.some((other) => intersects(other, box))) continue;
+      const cost = circles.filter((circle, m) => m !== n && intersects(circle, box)).length;
+      if (best === null || cost < best.cost) best = { place, box, cost };
+      if (cost === 0) break;
+    }
+    if (best === null || (best.cost > 0 && node.rank === 0)) continue;
+    taken.push(best.box);
+    found[n] = best.place;
+  }
+  return found;
+}
+
+function placeAt(node: LabelledNode, halign: Place["halign"], valign: Place["valign"], width: number): [Place, Box] {
+  const height = 1.25 * node.font;
+  const diagonal = halign !== "center" && valign !== "center";
+  const [mx, my] = [{ left: -1, center: 0, right: 1 }[halign] * (diagonal ? -GAP : GAP), { top: -1, center: 0, bottom: 1 }[valign] * (diagonal ? -GAP : GAP)];
+  const middleX = node.x + { left: -1, center: 0, right: 1 }[halign] * (node.radius + width / 2) + mx;
+  const middleY = node.y + { top: -1, center: 0, bottom: 1 }[valign] * (node.radius + height / 2) + my;
+  return [{ halign, valign, mx, my }, { left: middleX - width / 2, right: middleX + width / 2, top: middleY - height / 2, bottom: middleY + height / 2 }];
+}
+
+function intersects(a: Box, b: Box): boolean {
+  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+}
