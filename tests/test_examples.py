@@ -69,7 +69,19 @@ def test_scenes_prints_and_draws_explanations(tmp_path: Path, capsys: pytest.Cap
     assert (tmp_path / "new" / "scene.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(("name", "dataset"), [("molecules", "Mutagenicity"), ("scenes", "MSRC_21")])
+@pytest.mark.skipif(not (DATA / "esol.csv").is_file(), reason="esol.csv is not in NSEG_DATA")
+def test_solubility_prints_and_draws_explanations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = run_example("solubility", 6, tmp_path / "new", capsys)
+    assert re.search(r"With only \d+ of 27 bonds, the prediction stays within 0.5 of -2.986 \(noise 0.75", text)
+    alone, without, _ = percentages(text.split("Over 6 molecules")[1])
+    assert alone == 100
+    assert without >= 80
+    assert "class" not in text
+    for name in ("solubility", "soluble"):
+        assert "<svg" in (tmp_path / "new" / f"{name}.svg").read_text()
+
+
+@pytest.mark.parametrize(("name", "dataset"), [("molecules", "Mutagenicity"), ("scenes", "MSRC_21"), ("solubility", "ESOL")])
 def test_a_missing_dataset_gives_a_clear_error(name: str, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from nseg import InputError
 

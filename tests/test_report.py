@@ -240,6 +240,8 @@ def test_a_dataset_gives_names_and_ground_truth_and_fits_into_a_mail(tmp_path: P
     assert fixed + 20 * (path.stat().st_size - fixed) < 5e6  # 400 instances, two methods
     assert page["classes"] == list(data.class_names)
     assert dict(page["facts"])["dataset"] == "ba-shapes"
+    assert page["grouping"] == "predicted"
+    predicted = net(data.graphs[0].x, data.graphs[0].edge_index).argmax(-1)
     for instance in page["instances"]:
         drawn, truth = instance["graph"], data.truth(instance["id"])
         shown = {frozenset((drawn["node"][drawn["source"][n]], drawn["node"][drawn["end"][n]])) for n in drawn["truth"]}
@@ -247,7 +249,10 @@ def test_a_dataset_gives_names_and_ground_truth_and_fits_into_a_mail(tmp_path: P
         assert shown <= motif
         assert len(motif) - len(shown) == drawn["truth_outside"]
         assert len(drawn["source"]) <= 600
-        assert drawn["group"] == data.graphs[0].y[drawn["node"]].tolist()
+        assert drawn["group"] == predicted[drawn["node"]].tolist()
+        true_class = dict(drawn["mistaken"])
+        shown_truth = [true_class.get(n, group) for n, group in enumerate(drawn["group"])]
+        assert shown_truth == data.graphs[0].y[drawn["node"]].tolist()
     table = page["summary"]
     row = dict(zip((c["name"] for c in table["columns"]), table["rows"][0], strict=True))
     fidelity = Evaluator(explain, data.graphs[0], found).fidelity("hard")

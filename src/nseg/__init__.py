@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UnknownNameError,
         UnsupportedError,
     )
+    from nseg.events import Above, Below, Custom, Label, Not, Rather, Within
     from nseg.explain.change import Counterfactual
     from nseg.explain.counterfactuals import counterfactual
     from nseg.explain.explainer import Explainer
@@ -72,6 +73,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
                 "UnknownNameError",
                 "UnsupportedError",
             ],
+            "nseg.events": ["Above", "Below", "Custom", "Label", "Not", "Rather", "Within"],
             "nseg.explain.change": ["Counterfactual"],
             "nseg.explain.counterfactuals": ["counterfactual"],
             "nseg.explain.explainer": ["Explainer"],
@@ -91,24 +93,31 @@ else:  # hidden from type checkers, which would otherwise accept any name
 
 __all__ = [
     "NSEG",
+    "Above",
     "BackendError",
+    "Below",
     "Bernoulli",
     "BudgetError",
     "Certificate",
     "Counterfactual",
+    "Custom",
     "Explainer",
     "ExplanationList",
     "Explanations",
     "InputError",
+    "Label",
     "LargeGraph",
     "ModelError",
+    "Not",
     "NsegError",
     "NsegWarning",
+    "Rather",
     "Settings",
     "SettingsError",
     "StoreError",
     "UnknownNameError",
     "UnsupportedError",
+    "Within",
     "__version__",
     "backends",
     "baselines",

@@ -123,7 +123,7 @@ def with_ids(one: PyGExplanation) -> PyGExplanation:
         return one
     index, device = one.get("index"), one.edge_index.device
     index = index.to(device) if isinstance(index, Tensor) else index  # PyG leaves it on the CPU
-    outputs = 1 if index is None else torch.as_tensor(one.target).numel()
+    outputs = 1 if index is None else explained_targets(one).numel()
     rows = torch.arange(outputs, device=device)[slice(None) if index is None else index].flatten()
     if rows.numel() != 1:
         raise InputError(
@@ -145,6 +145,16 @@ def copy_explanation(one: PyGExplanation) -> PyGExplanation:
         if getattr(one, name, None) is not None:
             setattr(copy, name, getattr(one, name))
     return copy
+
+
+def explained_targets(one: PyGExplanation) -> Tensor:
+    """Class (or value) of each output, [R]; of the column that is asked about, if outputs have several."""
+    target, prediction, event = torch.as_tensor(one.target), one.get("prediction"), one.get("outcome")
+    several = event is not None and isinstance(prediction, Tensor) and prediction.dim() == 2
+    if several and target.numel() == prediction.numel():  # PyG flattens binary labels
+        target = target.view_as(prediction)
+    column = None if event is None else event.column
+    return target[:, column or 0] if event is not None and target.dim() == 2 else target.flatten()
 
 
 # --- what is explained ---------------------------------------------------------------------------------------------------

@@ -256,13 +256,14 @@ def _num_nodes(explanation: Explanation) -> int:
 # --- verdicts --------------------------------------------------------------------------------------------------------------
 
 
-def verdict_text(found: Mapping[str, Any], masks: Sequence[str]) -> str:
+def verdict_text(found: Mapping[str, Any], masks: Sequence[str], what: str = "class") -> str:
     """Whether an explanation is necessary and sufficient, in one sentence.
 
     Args:
         found: ``keeps`` and ``changes`` (the class stays with the explanation alone, and changes without it),
             ``keeps_empty`` and ``p_empty`` (the same, and the class's probability, if nothing is kept), and ``pns``.
-        masks: what is explained: ``"edges"``, ``"nodes"`` or both.
+        masks: what explains: ``"edges"``, ``"nodes"`` or both.
+        what: what is explained: the class, or another outcome.
 
     >>> verdict_text({"keeps": True, "changes": True}, ["edges"])
     'Necessary and sufficient: with these edges alone the class stays, and without them it changes.'
@@ -271,19 +272,19 @@ def verdict_text(found: Mapping[str, Any], masks: Sequence[str]) -> str:
     """
     kept = " and ".join(masks)
     if found["keeps"] and found["changes"]:
-        return f"Necessary and sufficient: with these {kept} alone the class stays, and without them it changes."
+        return f"Necessary and sufficient: with these {kept} alone the {what} stays, and without them it changes."
     if found["keeps"] and found["keeps_empty"]:
         any_of, p = " or ".join(part.removesuffix("s") for part in masks), probability_text(found["p_empty"])
         return (
-            f"Only sufficient: the model gives this class without these {kept} too, and even without any {any_of} (p {p})."
+            f"Only sufficient: the model gives this {what} without these {kept} too, and even without any {any_of} (p {p})."
         )
     if found["keeps"]:
-        return f"Only sufficient: with these {kept} alone the class stays, but without them it stays too."
+        return f"Only sufficient: with these {kept} alone the {what} stays, but without them it stays too."
     if found["changes"]:
-        return f"Only necessary: without these {kept} the class changes, but with them alone it does not stay."
+        return f"Only necessary: without these {kept} the {what} changes, but with them alone it does not stay."
     best = max(found["pns"], found.get("ceiling") or 0.0)
     return (
-        f"Neither necessary nor sufficient: with these {kept} alone the class does not stay, and without them it does not "
+        f"Neither necessary nor sufficient: with these {kept} alone the {what} does not stay, and without them it does not "
         f"change. The best PNS bound found is {bound_text(best)}."
     )
 

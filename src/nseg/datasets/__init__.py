@@ -1,7 +1,7 @@
-"""Datasets: the six datasets of the paper, with the explained instances and their ground truth.
+"""Datasets: the six datasets of the paper, with the explained instances and their ground truth, and a regression.
 
-Here: what a dataset is (``base``), generated graphs (``synthetic``), molecules and images (``tu``), and datasets by name
-(``catalogue``).
+Here: what a dataset is (``base``), generated graphs (``synthetic``), molecules and images (``tu``), solubilities
+(``esol``), and datasets by name (``catalogue``).
 Names are imported on first use; ``names`` imports no torch.
 Import from here: ``load``, ``NAMES``, ``Benchmark``, ``Truth``.
 May import: ``nseg.errors``. Datasets know nothing about models or explanations.

@@ -34,13 +34,14 @@ class Benchmark:
         level: ``"node"`` (nodes of one graph are explained) or ``"graph"`` (graphs are explained).
         graphs: the graphs; ``y`` holds the classes. At node level, ``motif`` holds the number of each node's motif, or -1;
             at graph level, ``edge_truth`` holds the ground truth where it is known.
-        num_classes: number of classes.
+        num_classes: number of classes; of a regression, 1: the number of predicted values.
         instances: numbers of the nodes or graphs that the paper explains, [B].
         k_edges: K of Recall@K for edges; None if there is no ground truth.
         k_nodes: K of Recall@K for nodes; None if there is no ground truth.
         class_names: name of each class.
         node_names: name of each feature column, if node features are one-hot.
         bonds: for molecules, the bond order of each column of the one-hot ``edge_attr``.
+        mode: kind of the model, as PyG names it; ``y`` holds values if it is ``"regression"``.
     """
 
     name: str
@@ -53,11 +54,12 @@ class Benchmark:
     class_names: tuple[str, ...] = ()
     node_names: tuple[str, ...] = field(default=())
     bonds: tuple[float, ...] = ()
+    mode: str = "multiclass_classification"
 
     @property
     def model_config(self) -> dict[str, str]:
-        """The ``model_config`` of PyG's ``Explainer`` for a classifier of this dataset."""
-        return {"mode": "multiclass_classification", "task_level": self.level, "return_type": "raw"}
+        """The ``model_config`` of PyG's ``Explainer`` for a network of this dataset."""
+        return {"mode": self.mode, "task_level": self.level, "return_type": "raw"}
 
     @property
     def num_features(self) -> int:

@@ -9,14 +9,16 @@ from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.explain import ExplainerAlgorithm
-from torch_geometric.explain.config import MaskType, ModelMode
+from torch_geometric.explain.config import ExplanationType, MaskType
 
-from nseg.errors import NsegWarning, UnsupportedError
+from nseg.errors import NsegWarning
 from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement, measure_hard
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.model_checks import check_model
@@ -84,6 +86,7 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             common=common,
             tied=parts.tied,
             path=replace(path, order=on_graph(path.order)),
+            event=causal.outcome.event,
         )
 
     def parts(self, instances: InstanceBatch) -> MaskParts:
@@ -100,9 +103,13 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         check_model(model)
         with torch.inference_mode(False), torch.enable_grad(), borrow(model), one_thread():
             inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
-            graph = TracedGraph(model, outcome_of(self.model_config), inputs, *self.masks)
+            missing = FeatureBaseline.of(self.settings.baseline, Data(x=inputs.x), self.settings.seed)
+            inputs = replace(inputs, baseline=missing.rows(inputs.x))
+            graph = TracedGraph(model, outcome_of(self.model_config, self.settings.outcome), inputs, *self.masks)
+            graph.outcome = graph.outcome.complete(graph.output)
             row = graph.check_rows(index)
-            cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target, row))
+            given = self.explainer_config.explanation_type is ExplanationType.phenomenon
+            cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target if given else None, row))
             ((_, causal),) = graph.causal_models(cuts)
             causal.require_dependence(*self.masks)
             answer = self.answer(causal, self.parts(causal.instances))
@@ -127,12 +134,8 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         return self.explainer_config.edge_mask_type is not None, self.explainer_config.node_mask_type is not None
 
     def supports(self) -> bool:
-        """Whether model and masks are supported: classification at any level, every mask type of PyG."""
-        if self.model_config.mode is ModelMode.regression:
-            raise UnsupportedError(
-                f"{type(self).__name__} explains the probability of a class, which a regression model does not have. "
-                "Use mode='binary_classification' or 'multiclass_classification', e.g. on a thresholded output."
-            )
+        """Whether model and masks are supported: every mode, level and mask type of PyG; raises if the outcome is not."""
+        outcome_of(self.model_config, self.settings.outcome)
         return True
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nseg.events import Event
 from nseg.explain.measurement import Measured, numbers_of
 from nseg.explanation import Explanation
 from nseg.graphs.batch import InstanceBatch
@@ -31,6 +32,7 @@ class BatchAnswer:
         common: whether node masks are of features common to all nodes.
         tied: whether both directions of an edge are one.
         path: bounds of other sizes.
+        event: what was explained, if not simply the class.
     """
 
     instances: InstanceBatch
@@ -43,6 +45,7 @@ class BatchAnswer:
     common: bool = False
     tied: bool = False
     path: SizePath | None = None
+    event: Event | None = None
 
 
 def build_explanation(
@@ -82,7 +85,8 @@ def build_explanation(
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
-        **numbers_of(answer.measured, number, answer.soft_p[:, number], list(answer.hard)),
+        **numbers_of(answer.measured, number, answer.soft_p[:, number], list(answer.hard), answer.event),
+        "outcome": answer.event,
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,
         "settings": settings.as_plain_data(),

@@ -84,6 +84,11 @@ def counterfactual(
     names = resolve_names(data, node_names, feature_names, class_names, edge_names, units).graph(number)
     single = explainer.model_config.task_level is not ModelTaskLevel.graph
     job = make_job(explainer, graph if single else [graph], None, BUDGET, kwargs)
+    if job.outcome.event is not None:
+        raise UnsupportedError(
+            f"counterfactual looks for another class (got an explainer of {job.outcome.event}). Use a classifier, and a "
+            "method without outcome=."
+        )
     with torch.no_grad(), borrow(job.model), one_thread():
         inputs = job.model_inputs(graph, kwargs)
         row = int(check_index(number, output_role(inputs, job.outcome.level)[1])[0]) if single else 0

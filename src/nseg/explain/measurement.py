@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
+from nseg.events import Event
 from nseg.explanation import HARD, MASKS, Numbers
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
@@ -67,7 +68,7 @@ def measure_hard(
     return Measured(intervention, kept, Measured(intervention, empty, empty["mask"]).own)
 
 
-def numbers_of(measured: Measured, number: int, soft_p: Tensor, masks: Sequence[str]) -> Numbers:
+def numbers_of(measured: Measured, number: int, soft_p: Tensor, masks: Sequence[str], event: Event | None = None) -> Numbers:
     """What an explanation says about its masks.
 
     Args:
@@ -75,6 +76,7 @@ def numbers_of(measured: Measured, number: int, soft_p: Tensor, masks: Sequence[
         number: which instance.
         soft_p: p_factual and p_complement of its soft masks, [2].
         masks: its parts.
+        event: what is explained, if it is not simply the class.
     """
     p_factual, p_complement = measured.p[:, number]
     own, by = measured.own, measured.by
@@ -95,7 +97,7 @@ def numbers_of(measured: Measured, number: int, soft_p: Tensor, masks: Sequence[
         past = {"mask": "masked", "remove": "removed"}[name]
         found[f"pns_{past}"] = float(formulas.pns_bound(one.p_factual[number], one.p_complement[number]))
         found[f"holds_{past}"] = all(_keeps_and_changes(one, number))
-    found["verdict"] = verdict_text(found, masks)
+    found["verdict"] = verdict_text(found, masks, "class" if event is None else "outcome")
     return found
 
 
@@ -144,7 +146,9 @@ class Remeasurement:
         (_, soft), (parts, hard) = (self._masks(one, causal, prefix) for prefix in ("", HARD))
         answer = evaluate(causal, parts, soft.map(lambda mask: mask.unsqueeze(0)), self.split)
         soft_p = torch.cat([answer.p_factual, answer.p_complement]).flatten()
-        return numbers_of(measure_hard(causal, parts, hard, self.split, self.intervention), 0, soft_p, list(hard))
+        return numbers_of(
+            measure_hard(causal, parts, hard, self.split, self.intervention), 0, soft_p, list(hard), causal.outcome.event
+        )
 
     def _masks(self, one: Explanation, causal: CausalModel, prefix: str) -> tuple[MaskParts, Masks]:
         """The hard or the soft masks on the instance of a reference."""

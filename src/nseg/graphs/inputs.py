@@ -32,6 +32,7 @@ class ModelInputs:
         x, edge_index, kwargs: as the model takes them.
         pairs_name: the argument that holds the node pairs which a link model scores, if there is one.
         original_size: edges and nodes of the graph that this is a subgraph of, if it is one.
+        baseline: what masked features become, [N, F]; None for 0.
     """
 
     x: Tensor
@@ -39,6 +40,7 @@ class ModelInputs:
     kwargs: Mapping[str, Any]
     pairs_name: str | None = None
     original_size: tuple[int, int] | None = None
+    baseline: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:

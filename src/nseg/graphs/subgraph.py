@@ -254,4 +254,5 @@ class TargetCuts:
             edge_id=edge_id,
             hops=found.distance,
             total=torch.tensor([inputs.total], device=row.device).expand(number, 2),
+            baseline=None if inputs.baseline is None else inputs.baseline[node_id],
         )

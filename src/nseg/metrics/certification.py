@@ -124,7 +124,7 @@ class _Certifier:
         return [
             Certificate(
                 law=request.name,
-                target=int(self.causal.instances.target[b]),
+                target=self.causal.instances.target[b].item(),
                 p_factual=float(p[b]),
                 p_complement=float(found.complement[0, b]),
                 p_complement_interval=(float(found.complement[1, b]), float(found.complement[2, b])),
@@ -147,6 +147,7 @@ class _Certifier:
                 elements=int(parts.count[b]),
                 unit=parts.unit,
                 intervention=request.settings.intervention if EDGES in parts else "mask",
+                outcome=self.causal.outcome.event,
             )
             for b in range(len(self.causal.instances))
         ]

@@ -174,9 +174,7 @@ class Evaluator(WorldEvaluator):
             return torch.cat([without, alone])
 
         output = self.custom_worlds(self.masks(masks), worlds)
-        y = self.label if self._explains_prediction else self.target
-        before = (self.label == y).float()
-        changed = (before - (self.outcome.predicted(output) == y).float()).abs()  # [2 S, B]
+        changed = self._changed(output)  # [2 S, B]
         plus, minus = float(changed[:samples].mean()), float(changed[samples:].mean())
         return {
             "fid_plus": plus,
@@ -190,7 +188,8 @@ class Evaluator(WorldEvaluator):
     def unfaithfulness(self, masks: MaskKind = "soft") -> Tensor:
         """How far each explanation alone moves the whole predicted distribution, [B]."""
         factual = self.worlds(self.masks(masks))[0]
-        return scores.unfaithfulness(self.outcome.distribution(self.output), self.outcome.distribution(factual))
+        before, after = (self.outcome.distribution(output, self.target) for output in (self.output, factual))
+        return scores.unfaithfulness(before, after)
 
     # --- parts of the above ------------------------------------------------------------------------------------------------
 
@@ -242,11 +241,10 @@ class Evaluator(WorldEvaluator):
         )
 
     def _changed(self, output: Tensor) -> Tensor:
-        """1 where the class changes; |right before - right after| for a phenomenon, [B]."""
-        after = self.outcome.predicted(output)
-        if self._explains_prediction:
-            return (self.label != after).float()
-        return ((self.label == self.target).float() - (after == self.target).float()).abs()
+        """1 where the class changes, or the event no longer happens; |right before - right after| for a phenomenon, [B]."""
+        y = self.label if self._explains_prediction else self.target
+        before, after = (self.outcome.holds(one, y).float() for one in (self.output, output))
+        return (before - after).abs()
 
     def _sparsity(self, masks: list[Masks]) -> Tensor:
         """Share of the reachable edges (or nodes, if only they are masked) that each explanation leaves out, [B]."""

@@ -101,7 +101,7 @@ class SmallerGraphs(Remover):
         batch, roles = self._world_batch(worlds), self.wide.roles
         inputs, rows = batch.inputs, batch.rows
         if "nodes" in weights:
-            inputs = replace(inputs, x=(self.wide.x * self._on_wide_nodes(weights["nodes"])).flatten(0, 1))
+            inputs = replace(inputs, x=self.wide.masked_features(self._on_wide_nodes(weights["nodes"])).flatten(0, 1))
         if "edges" in weights:
             keep = self._kept(weights["edges"], weights.get("outside")).flatten()  # [K * E]
             position = keep.nonzero().flatten()

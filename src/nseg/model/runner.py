@@ -88,7 +88,7 @@ class WorldRunner:
         plan = self.plan(worlds, share)
         inputs = plan.batch.inputs
         if node is not None:
-            inputs = replace(inputs, x=(self.instances.x * node).flatten(0, 1))
+            inputs = replace(inputs, x=self.instances.masked_features(node).flatten(0, 1))
         weights = scaled if edge is None else torch.cat([edge.flatten(), edge.new_ones(1)])
         return self.forward(inputs, plan.calls, weights)[plan.batch.rows]
 

@@ -90,16 +90,18 @@ class TracedGraph:
         return check_index(index, self.output.size(0)).to(self.inputs.x.device)
 
     def check_targets(self, target: Any, row: Tensor) -> Tensor:
-        """Class of each explained row: the given one, or the predicted one if None."""
-        number = self.output.size(0)
-        if target is not None:
-            target = torch.as_tensor(target, device=row.device).flatten()
-            if target.numel() != number:
-                raise InputError(
-                    f"target must hold a class for each of the model's {number} rows (got {target.numel()} entries)."
-                )
-            target = target[row]
-        return self.outcome.check_target(self.output[row], target)
+        """Class (or value) of each explained row: the given one, or the predicted one if None."""
+        number, output = self.output.size(0), self.output[row]
+        if target is None:
+            predicted = self.outcome.check_target(output, None)
+            self.outcome.require_event(output, predicted)
+            return predicted
+        target = self.outcome.target_rows(torch.as_tensor(target, device=row.device))
+        if target.numel() != number:
+            raise InputError(
+                f"target must hold a class for each of the model's {number} rows (got {target.numel()} entries)."
+            )
+        return self.outcome.check_target(output, target[row])
 
     def cuts(self, row: Tensor, owner: Tensor, target: Tensor) -> TargetCuts:
         """Subgraphs around explained rows.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
+from nseg.events import HAPPENS
 from nseg.explanation import FLAGS, TEXTS
 from nseg.metrics.evaluator import MASK_NAMES
 from nseg.names import number_text
@@ -126,7 +128,7 @@ class MethodAnswer:
         if self.lines is not None and not all(torch.equal(value[0], value[1]) for value in self.lines):
             backward = self.lines.to_json(1, drawn, self.thresholds)
         counted = (self.edges, self.nodes, self.per_feature)
-        class_name, molecule = scene.names.class_name(scene.target), scene.molecule
+        class_name, molecule = scene.names.class_name(scene.target) or None, scene.molecule
         return {
             **forward,
             **self._sentences(scene),
@@ -151,9 +153,11 @@ class MethodAnswer:
 
     def _sentences(self, scene: Scene) -> JsonObject:
         """The answer in plain words, and its verdict."""
-        found = self.method.findings(self.position, scene.target)
+        event = self.method.event
+        found = self.method.findings(self.position, scene.target if event is None else HAPPENS)
+        names = scene.names if event is None else replace(scene.names, classes=event.sides)
         reason, proof = explanation_sentences(
-            self.explanation, found, scene.names, reached=self.reached, level=scene.level, molecule=scene.molecule
+            self.explanation, found, names, reached=self.reached, level=scene.level, molecule=scene.molecule
         )
         return {"verdict": found.verdict, "reason": reason, "proof": proof}
 

@@ -81,11 +81,7 @@ def report(
         The path.
     """
     path = writable(path)
-    if explainer is not None and data is None:
-        raise InputError(
-            "With explainer=..., a report also needs the graphs that were explained (got data=None). Pass data=... as well."
-        )
-    by_method = _by_method(explanations, explainer)
+    by_method = _by_method(explanations, explainer, data)
     given = {"node_names": names if node_names is None else node_names, "feature_names": feature_names}
     given |= {"class_names": class_names, "edge_names": edge_names, "units": units}
     explained = ExplainedData(_separate(data, explainer, by_method), given)
@@ -152,8 +148,12 @@ def _csp_hash(text: str) -> str:
 # --- checks of the arguments ---------------------------------------------------------------------------------------------
 
 
-def _by_method(explanations: Explanations, explainer: Explainer | None) -> dict[str, list[Explanation]]:
+def _by_method(explanations: Explanations, explainer: Explainer | None, data: Any) -> dict[str, list[Explanation]]:
     """Explanations by method name, checked."""
+    if explainer is not None and data is None:
+        raise InputError(
+            "With explainer=..., a report also needs the graphs that were explained (got data=None). Pass data=... as well."
+        )
     if not isinstance(explanations, Mapping):
         several = [explanations] if isinstance(explanations, Explanation) else list(explanations)
         name = "explanation" if explainer is None else type(explainer.algorithm).__name__

@@ -12,7 +12,9 @@ from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
 from nseg import metrics
+from nseg.errors import InputError
 from nseg.metrics.fidelity import TENTHS
+from nseg.names import Names
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
 from nseg.reports.json_values import JsonObject, rounded
@@ -46,13 +48,27 @@ def payload(
         "facts": [[str(k), str(v)] for k, v in facts.items()],
         "summary": summary,
         "methods": [_method(method) for method in methods],
-        "classes": [names.class_name(number) for number in range(_num_classes(methods, instances))],
+        "classes": _class_names(methods, instances, names),
         "groups": list(widest.groups),
         "instances": [instance.to_json(texts) for instance in instances],
         "names": texts.texts,
         "feature_names": [names.feature(number) for number in range(width)] if names.features else [],
         "units": [names.unit(number) for number in range(width)] if names.units else [],
     }
+
+
+def _class_names(methods: Sequence[Method], instances: Sequence[ExplainedInstance], names: Names) -> list[str]:
+    """Names of all classes that the page mentions; of an explained event, that it does not happen and that it does."""
+    events = {repr(method.event): method.event for method in methods}
+    if len(events) > 1:
+        raise InputError(
+            f"Methods in one report must explain one outcome (got {', '.join(events)}). Give them equal ones, with the same "
+            "scale, or make a report for each."
+        )
+    (event,) = events.values()
+    if event is not None:
+        return list(event.sides)
+    return [names.class_name(number) for number in range(_num_classes(methods, instances))]
 
 
 def _num_classes(methods: Sequence[Method], instances: Sequence[ExplainedInstance]) -> int:

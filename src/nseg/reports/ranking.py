@@ -24,8 +24,8 @@ class WorldOutcomes:
     both edges and nodes are masked.
 
     Args:
-        p: probability of the explained class, [1 + A, B].
-        label: predicted class, [1 + A, B].
+        p: probability of the explained class or event, [1 + A, B].
+        label: predicted class, or whether the event happens (0 or 1), [1 + A, B].
     """
 
     p: Tensor
@@ -42,7 +42,7 @@ def evaluate_worlds(evaluator: Evaluator, masks: list[Masks]) -> WorldOutcomes:
     Edges are masked or deleted as they were in the search.
     """
     outputs = evaluator.worlds_under(masks, evaluator.intervention)  # [1 + A, B, ...]
-    return WorldOutcomes(evaluator.probability(outputs).cpu(), evaluator.outcome.predicted(outputs).cpu())
+    return WorldOutcomes(evaluator.probability(outputs).cpu(), evaluator.answers(outputs).cpu())
 
 
 def ranking_thresholds(weights: Tensor, limit: int = MAX_THRESHOLDS) -> list[float]:

@@ -2,8 +2,9 @@
 
 Columns, a row per explanation (:data:`SCHEMA`):
 
-- ``output_id``: the output of the caller's graph (node, link or graph), ``target``: its explained class,
-  ``reason``: why it could not be explained, null if it was;
+- ``output_id``: the output of the caller's graph (node, link or graph), ``target``: its explained class (a whole number), or
+  the value of a regression, ``outcome``: JSON, the explained event if it is not simply the class, ``reason``: why it could
+  not be explained, null if it was;
 - ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``,
   ``left_out``, ``seed``: as on an explanation; null where its algorithm does not provide them;
 - ``intervention``, ``pns_masked``, ``pns_removed``, ``p_empty``, ``keeps``, ``changes``, ``keeps_empty``, ``holds_masked``,
@@ -42,7 +43,8 @@ from torch import Tensor
 from torch_geometric.explain.config import MaskType, ModelConfig
 
 from nseg.errors import StoreError
-from nseg.explanation import FLAGS, NUMBERS, TEXTS, Explanation, with_ids
+from nseg.events import event_from
+from nseg.explanation import FLAGS, NUMBERS, TEXTS, Explanation, explained_targets, with_ids
 from nseg.storage import files
 from nseg.wording import PartSize, hard_mask, kept_parts, node_mask_type, reached_edges
 
@@ -68,6 +70,7 @@ SCHEMA = pa.schema(
     {
         "output_id": pa.int64(),
         "target": pa.int64(),
+        "outcome": pa.string(),
         "reason": pa.string(),
         **dict.fromkeys(NUMBERS, pa.float64()),
         **dict.fromkeys(FLAGS, pa.bool_()),
@@ -103,6 +106,9 @@ def encode(explanations: Sequence[Explanation]) -> bytes:
     ):  # numbers of a model in double precision keep all their digits
         if any(row[name] is not None and row[name].dtype == np.float64 for row in rows):
             schema = schema.set(schema.get_field_index(name), pa.field(name, pa.list_(pa.float64())))
+    if any(isinstance(row["target"], float) for row in rows):
+        for name, kind in (("target", pa.float64()), ("targets", pa.list_(pa.float64()))):
+            schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
     content = BytesIO()
     table = pa.table({name: [row[name] for row in rows] for name in SCHEMA.names}, schema=schema)
     pq.write_table(table, content, compression="zstd")
@@ -178,15 +184,18 @@ def read_file(path: Path) -> list[Explanation]:
 def _row(one: Explanation) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
     row |= {name: one.get(name) for name in ("reason", *NUMBERS, *FLAGS, *TEXTS, *OPTIONAL)}
+    event = one.get("outcome")
     row |= {"output_id": int(one.output_id), "target": _explained_class(one)}
+    row["outcome"] = event and json.dumps(event.as_plain_data())
     if row["seed"] is not None and not -(1 << 63) <= row["seed"] < 1 << 63:
         row["seed"] = None  # only the settings hold a number of any size
     dtypes: dict[str, str] = {}
     for name, usual in {**TENSORS, **OUTPUTS}.items():
         value = one.get(ATTRIBUTES.get(name, name))
         if value is not None:
-            value = torch.as_tensor(value).detach()
-            row[name] = value.flatten().to("cpu", value.dtype if value.dtype is torch.double else usual).numpy()
+            value = explained_targets(one).detach() if name == "targets" else torch.as_tensor(value).detach()
+            wide = value.dtype is torch.double or (name == "targets" and value.is_floating_point())
+            row[name] = value.flatten().to("cpu", torch.double if wide else usual).numpy()
             dtypes |= {} if value.dtype is usual else {name: str(value.dtype).removeprefix("torch.")}
             if value.dim() > 1:
                 row["prediction_width" if name == "prediction" else "node_mask_width"] = value.size(1)
@@ -221,11 +230,14 @@ def _kept_values(one: Explanation) -> Tensor | None:
     return values
 
 
-def _explained_class(one: Explanation) -> int | None:
+def _explained_class(one: Explanation) -> int | float | None:
+    """The explained class, or the explained value of a regression."""
     index = one.get("index")
     if one.get("target") is None:
         return None
-    return int(one.target if index is None else one.target[index])
+    targets = explained_targets(one)
+    value = (targets if index is None else targets[index]).flatten()[0].item()
+    return float(value) if targets.is_floating_point() else int(value)
 
 
 def _value(scalar: Any) -> Any:
@@ -242,6 +254,7 @@ def _explanation(row: dict[str, Any]) -> Explanation:
         return found
     if row["target"] is not None:
         found.target = torch.tensor([row["target"]])
+    found.outcome = None if row.get("outcome") is None else event_from(json.loads(row["outcome"]))
     for name in (*NUMBERS, *FLAGS, *TEXTS, *OPTIONAL):
         if row.get(name) is not None:
             found[name] = row[name]

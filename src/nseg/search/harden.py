@@ -200,8 +200,7 @@ class _SubsetSearch:
         chosen = _smallest(small, who & (self.value(small) >= least), self.parts)
         few = self.parts.count <= MANY_ELEMENTS
         chosen = exchange(self.causal, self.parts, chosen, settings, EXCHANGES, few)
-        chosen = shrink(self.causal, self.parts, chosen, replace(settings, rounds=1), least, few)
-        return exchange(self.causal, self.parts, chosen, settings, 1, few)
+        return shrink(self.causal, self.parts, chosen, replace(settings, rounds=1), least, few)
 
     def _best(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
         """The highest score [B], and the candidate that has it [n]."""

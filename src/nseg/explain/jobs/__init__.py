@@ -11,6 +11,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 
 from nseg.errors import InputError, NsegWarning
 from nseg.explain.jobs.base import BUDGET, ExplainJob, Shard
+from nseg.explain.jobs.known_data import complete_outcome
 from nseg.explain.jobs.large_graph import LargeGraphJob
 from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
@@ -57,4 +58,6 @@ def make_job(
             else f"explain_many at {level.value} level needs one graph (got a sequence). Call it once per graph."
         )
     kind = OneGraphJob if isinstance(data, Data) else LargeGraphJob if isinstance(data, LargeGraph) else ManyGraphsJob
-    return kind(explainer, data, target, budget, kwargs, strict)
+    job = kind(explainer, data, target, budget, kwargs, strict)
+    complete_outcome(job)
+    return job

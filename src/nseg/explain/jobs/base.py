@@ -24,6 +24,7 @@ from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs
 from nseg.graphs.inputs import ModelInputs, Role
@@ -34,6 +35,7 @@ from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
 from nseg.runs import fingerprint
 from nseg.runs.layout import SHARD, ShardLayout, in_target_order
+from nseg.search.settings import BaseSettings
 from nseg.storage.hashing import digest
 
 BUDGET = 256 * 2**20
@@ -76,7 +78,7 @@ class ExplainJob(ABC):
 
     SENT = (
         *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
-        *("targets", "plain"),
+        *("targets", "plain", "outcome", "feature_baseline"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
 
@@ -90,6 +92,9 @@ class ExplainJob(ABC):
         self.original_size: tuple[int, int] | None = None
         self.targets = 1
         self.plain = False
+        settings = self.algorithm.settings if isinstance(self.algorithm, BatchedAlgorithm) else BaseSettings()
+        self.outcome: Outcome = outcome_of(explainer.model_config, settings.outcome)
+        self.feature_baseline = FeatureBaseline.of(settings.baseline, data, settings.seed)
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
@@ -118,10 +123,6 @@ class ExplainJob(ABC):
         return unwrap_compiled(self.explainer.model)
 
     @property
-    def outcome(self) -> Outcome:
-        return outcome_of(self.explainer.model_config)
-
-    @property
     def algorithm(self) -> Any:
         return self.explainer.algorithm
 
@@ -144,6 +145,10 @@ class ExplainJob(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Work out once what concerns all targets; errors here are not the fault of one target."""
+
+    @abstractmethod
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        """Predictions on the data [R], and their true values if the data hold them: what noise is taken from."""
 
     @abstractmethod
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
@@ -318,7 +323,7 @@ class ExplainJob(ABC):
         """The model's arguments on one graph, checked."""
         found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
         inputs = check_inputs(self.model, data.x, data.edge_index, found, self.outcome.level)
-        return replace(inputs, original_size=self.original_size)
+        return replace(inputs, original_size=self.original_size, baseline=self.feature_baseline.rows(inputs.x))
 
     def _given_classes(self, data: Data, number: int | None = None) -> Tensor | None:
         """The caller's classes of all outputs on one graph, if a phenomenon is explained."""
@@ -327,13 +332,13 @@ class ExplainJob(ABC):
         if self.target is None:
             target = data.get("y")
         else:
-            target = torch.as_tensor(self.target).flatten().to(data.x.device)
+            target = self.outcome.target_rows(torch.as_tensor(self.target)).to(data.x.device)
             if number is not None and number >= target.numel():
                 raise InputError(f"target must hold a class for every graph (got {target.numel()} entries, graph {number}).")
             target = target if number is None else target[number]
         if target is None:
             raise InputError("explanation_type='phenomenon' needs the class of every output. Give target=... or data.y.")
-        return torch.as_tensor(target).flatten()
+        return self.outcome.target_rows(torch.as_tensor(target))
 
     def _finish(
         self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
@@ -344,6 +349,7 @@ class ExplainJob(ABC):
         node_id = instances.node_id[instances.members(Role.NODE, b)]
         if isinstance(answer, Explanation):
             found = _restrict(answer, edge_id, node_id)
+            found.outcome = self.outcome.event
         else:
             batch, position = answer
             found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, self.algorithm.settings)

@@ -12,14 +12,18 @@ from torch_geometric.explain import Explanation
 from nseg.errors import InputError
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob, chunks
+from nseg.explain.jobs.known_data import known_values
 from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import pack_graphs
 from nseg.graphs.checks import check_alike
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.model.causal import CausalModel
-from nseg.model.hooks import bytes_per_member, predict
+from nseg.model.hooks import bytes_per_member, call_model, predict
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy
 from nseg.model.traced_graph import causal_models_of_graphs, check_output_rows, pack_causal_model
+
+MOST_PREDICTIONS = 1000
+"""Graphs whose predictions are looked at to know their spread, evenly over the data."""
 
 
 class _GraphBlock(NamedTuple):
@@ -58,6 +62,19 @@ class ManyGraphsJob(ExplainJob):
     def prepare(self) -> None:
         pass
 
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        outputs, values = [], []
+        for n in range(0, len(self.data), -(-len(self.data) // MOST_PREDICTIONS)):
+            data = self.data[n]
+            try:
+                outputs.append(call_model(self.model, self.model_inputs(data, {}), self.outcome))
+                values.append(known_values(data, self.outcome))
+            except Exception:  # a graph that fails says so when it is explained
+                continue
+        known = [value for value in values if value is not None]
+        all_known = len(known) == len(outputs) > 0
+        return torch.cat(outputs) if outputs else torch.zeros(0), torch.cat(known) if all_known else None
+
     def causal_model_groups(self, rows: Tensor) -> Iterator[tuple[int, Iterator[tuple[Tensor, CausalModel]]]]:
         for numbers, inputs in self._blocks(rows):
             block = self._load(numbers, inputs)
@@ -72,7 +89,8 @@ class ManyGraphsJob(ExplainJob):
                 answers = {n: self._call_once(one, None, block.given[n]) for n, one in enumerate(block.inputs)}
             for n, one in enumerate(block.inputs):
                 mine = slice(n, n + 1)
-                alone = pack_graphs([one], Role.GRAPH, [torch.zeros_like(block.classes[mine])], [block.classes[mine]])
+                row = torch.zeros(1, dtype=torch.long, device=block.classes.device)
+                alone = pack_graphs([one], Role.GRAPH, [row], [block.classes[mine]])
                 found = self._finish(alone, 0, block.output[mine], answers[n], block.given[n])
                 found.output_id = numbers[n]
                 self._measure_later(found, answers[n], self._references(one, block.classes[mine]))
@@ -106,7 +124,10 @@ class ManyGraphsJob(ExplainJob):
         output = torch.cat(outputs)
         self.note_output(output)
         target = None if given[0] is None else torch.cat([t for t in given if t is not None]).to(output.device)
-        return _GraphBlock(inputs, given, output, self.outcome.check_target(output, target))
+        classes = self.outcome.check_target(output, target)
+        if target is None:
+            self.outcome.require_event(output, classes)
+        return _GraphBlock(inputs, given, output, classes)
 
     def _causal_models(
         self, block: _GraphBlock, strategies: Sequence[RunStrategy] = GRAPH_STRATEGIES

@@ -11,13 +11,14 @@ from torch_geometric.explain import Explanation
 
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob
+from nseg.explain.jobs.known_data import known_values
 from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import output_role
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.subgraph import TargetCuts
 from nseg.model.causal import CausalModel
-from nseg.model.hooks import bytes_per_member
+from nseg.model.hooks import bytes_per_member, predict
 from nseg.model.strategy import PLAIN, RunStrategy
 from nseg.model.traced_graph import CausalModels, TracedGraph
 
@@ -33,6 +34,9 @@ class OneGraphJob(ExplainJob):
     def prepare(self) -> None:
         if isinstance(self.algorithm, BatchedAlgorithm):
             _ = self.graph.strategy
+
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        return predict(self.model, self.inputs, self.outcome), known_values(self.data, self.outcome)
 
     @cached_property
     def inputs(self) -> ModelInputs:

@@ -94,8 +94,8 @@ export interface Graph {
   /** Symbols of atoms with hidden hydrogen atoms and charge, as positions in the list of names; null outside molecules. */
   atom: number[] | null;
   group: number[] | null;
-  /** True class of each node, where the colours are predicted classes. */
-  label: number[] | null;
+  /** Nodes whose true class is not the predicted one, and that class; null where colours are no predicted classes. */
+  mistaken: [number, number][] | null;
   target: number[];
   source: number[];
   end: number[];
