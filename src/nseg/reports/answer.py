@@ -12,7 +12,6 @@ from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
 from nseg.events import HAPPENS
-from nseg.explanation import FLAGS, TEXTS
 from nseg.metrics.evaluator import MASK_NAMES
 from nseg.names import number_text
 from nseg.plot.scene import Scene
@@ -23,7 +22,7 @@ from nseg.reports.ranking import ranking_thresholds, reachable_weights
 from nseg.search import formulas
 from nseg.search.parts import Masks
 from nseg.sentences import explanation_sentences
-from nseg.wording import bound_text, deletion_text, edge_unit, element_values
+from nseg.wording import bound_text, edge_unit, element_values
 
 MAX_CELLS = 600
 """Maximum number of features of nodes that the page lists for one explanation; all of them count."""
@@ -144,12 +143,15 @@ class MethodAnswer:
             "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }
 
-    def _taken_away(self) -> JsonObject:
-        """What the explanation says of itself; nothing for methods of others."""
+    def _taken_away(self) -> JsonObject | None:
+        """Bounds, and whether they hold, with messages masked and edges deleted; None for methods of others."""
         one = self.explanation
-        known = {name: one.get(name) for name in (*FLAGS, *TEXTS)}
-        numbers = {name: rounded(one.get(name)) for name in ("pns_masked", "pns_removed", "p_empty")}
-        return {**known, **numbers, "deletion": deletion_text(one) or None}
+        if one.get("intervention") is None:
+            return None
+        found = {"by": one.intervention, "keeps": one.keeps, "changes": one.changes, "anyway": one.keeps_empty}
+        for past in ("masked", "removed"):
+            found[past] = [rounded(one.get(f"pns_{past}")), one.get(f"holds_{past}")]
+        return found
 
     def _sentences(self, scene: Scene) -> JsonObject:
         """The answer in plain words, and its verdict."""
