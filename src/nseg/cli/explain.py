@@ -116,13 +116,12 @@ def explain(
     from nseg.explain.many import explain_many
 
     prepare_outputs(out, report, data)
-    settings: dict[str, Any] = {"seed": seed, **({"undirected": True} if undirected else {})}
-    settings |= {} if intervention is None else {"intervention": intervention}
+    given_settings = {"seed": seed, "undirected": undirected or None, "intervention": intervention}
+    settings: dict[str, Any] = {name: value for name, value in given_settings.items() if value is not None}
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
-    outputs = subject.outputs if numbers is None else numbers
-    progress = False if quiet else None
+    outputs, progress = subject.outputs if numbers is None else numbers, False if quiet else None
     began, stored = time.perf_counter(), count_stored(out, retry)
     if hasattr(algorithm, "fit"):  # such a method is trained on what it explains
         algorithm.fit(explainer, subject.graphs, outputs, progress=progress)

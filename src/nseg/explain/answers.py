@@ -47,6 +47,11 @@ class BatchAnswer:
     path: SizePath | None = None
     event: Event | None = None
 
+    @property
+    def intervention(self) -> str:
+        """What the hard masks are judged by."""
+        return self.measured.intervention
+
 
 def build_explanation(
     answer: BatchAnswer, number: int, edge_index: Tensor, edge_id: Tensor, node_id: Tensor, settings: BaseSettings

@@ -98,3 +98,21 @@ def random_deletions(instances: InstanceBatch) -> Mapping[str, Tensor]:
 
     device = instances.x.device
     return {"edges": torch.stack(list(kept())).to(device), "outside": torch.tensor(OUTSIDE, device=device)}
+
+
+def remover_of_graphs(model: nn.Module, outcome: Outcome) -> Callable[[bool, WorldRunner], Remover]:
+    """Makes the fastest remover that is exact for a few of the graphs."""
+
+    def make(tied: bool, runner: WorldRunner) -> Remover:
+        few = torch.arange(min(3, len(runner.instances)), device=runner.instances.x.device)
+
+        def around(instances: InstanceBatch) -> Surroundings:
+            return Surroundings(None, None, lambda number: instances.select(few.new_tensor([number])))
+
+        some = runner.instances.select(few)
+        kind = choose_kind(model, outcome, runner.select(few, some), around(some))
+        found = kind(model, outcome, runner, around(runner.instances), tied)
+        assert found is not None
+        return found
+
+    return make

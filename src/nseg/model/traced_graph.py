@@ -14,11 +14,11 @@ from nseg.graphs.batch import InstanceBatch, group_members, pack_graphs
 from nseg.graphs.checks import check_index, output_role
 from nseg.graphs.inputs import ModelInputs, Role, can_pack
 from nseg.graphs.subgraph import IncomingEdges, TargetCuts
-from nseg.model.causal import CausalModel, MakeRemover, Weights
+from nseg.model.causal import CausalModel, Weights
 from nseg.model.hooks import call_model, node_embeddings, predict
 from nseg.model.outcomes import Outcome
 from nseg.model.removal import Remover
-from nseg.model.removal_choice import Kind, Surroundings, choose_kind
+from nseg.model.removal_choice import Kind, Surroundings, choose_kind, remover_of_graphs
 from nseg.model.runner import WorldRunner
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy, random_weights, subgraph_strategies
 from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
@@ -321,26 +321,8 @@ def pack_causal_model(
     classes = [target[n : n + 1] for n in range(len(graphs))]
     causal = CausalModel(model, outcome, pack_graphs(graphs, Role.GRAPH, row, classes), strategy)
     if strategy.batched:
-        causal.make_remover = _remover_of_graphs(model, outcome)
+        causal.make_remover = remover_of_graphs(model, outcome)
     return causal
-
-
-def _remover_of_graphs(model: nn.Module, outcome: Outcome) -> MakeRemover:
-    """Makes the fastest remover that is exact for a few of the graphs."""
-
-    def make(tied: bool, runner: WorldRunner) -> Remover:
-        few = torch.arange(min(3, len(runner.instances)), device=runner.instances.x.device)
-
-        def around(instances: InstanceBatch) -> Surroundings:
-            return Surroundings(None, None, lambda number: instances.select(few.new_tensor([number])))
-
-        some = runner.instances.select(few)
-        kind = choose_kind(model, outcome, runner.select(few, some), around(some))
-        found = kind(model, outcome, runner, around(runner.instances), tied)
-        assert found is not None
-        return found
-
-    return make
 
 
 def causal_models_of_graphs(
