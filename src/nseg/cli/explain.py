@@ -107,8 +107,7 @@ def explain(
     """Explain predictions and print the explanations; store them, measure them or write a page on request."""
     check_subject(dataset, model, weights, data, level, paper)
     check_names(dataset, arch, method, objective, masks, intervention)
-    numbers = None if index is None else parse_numbers(index)
-    given = read_names(names, class_names, feature_names)
+    numbers, given = None if index is None else parse_numbers(index), read_names(names, class_names, feature_names)
     backend = choose_backend(backend, workers, address)
     set_threads(context)
     from nseg import backends
@@ -116,8 +115,7 @@ def explain(
     from nseg.explain.many import explain_many
 
     prepare_outputs(out, report, data)
-    given_settings = {"seed": seed, "undirected": undirected or None, "intervention": intervention}
-    settings: dict[str, Any] = {name: value for name, value in given_settings.items() if value is not None}
+    settings = {"seed": seed, "undirected": undirected or None, "intervention": intervention}
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
@@ -131,12 +129,9 @@ def explain(
         found: Sequence[Explanation] = explain_many(explainer, subject.graphs, outputs, **run)
     done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
     say(f"{done}, masks {masks}, {algorithm}.")
-    if subject.untrained:
-        say(subject.untrained)
     explained, measured = show_results(explainer, subject, found, measure, report is not None)
-    if out is not None:
-        facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}
-        write_summary(out, {**subject.origin, **facts, "instances": len(found), "metrics": measured})
+    facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}
+    write_summary(out, {**subject.origin, **facts, "instances": len(found), "metrics": measured})
     if report is not None and explained:
         write_page(report, subject, explainer, {method: explained}, f"Why these predictions? {dataset or model}")
 
@@ -218,8 +213,9 @@ def show_results(
     from nseg.cli import results
     from nseg.graphs.large import LargeGraph
 
-    for text in results.describe(found, FEW):
-        say(text)
+    for text in (subject.untrained, *results.describe(found, FEW)):
+        if text:
+            say(text)
     if isinstance(subject.graphs, LargeGraph) or not (measure or graphs_needed):
         return [], {}
     explained = results.with_graphs(explainer, subject.graphs, found)
@@ -229,10 +225,12 @@ def show_results(
     return explained, measured
 
 
-def write_summary(out: Path, facts: dict[str, Any]) -> None:
-    """Write ``summary.json`` beside the stored explanations."""
+def write_summary(out: Path | None, facts: dict[str, Any]) -> None:
+    """Write ``summary.json`` beside the stored explanations, if they are stored."""
     from nseg.storage.files import write_json
 
+    if out is None:
+        return
     write_json(out / "summary.json", {**facts, "nseg": __version__})
     say(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json. For a table: nseg export {out} --csv")
 

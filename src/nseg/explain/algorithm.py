@@ -140,5 +140,5 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
 
     def __repr__(self) -> str:
         plain = {f.name: f.default for f in fields(self.settings)}
-        changed = {k: v for k, v in vars(self.settings).items() if v != plain[k] or k == "objective"}
+        changed = {k: v for k, v in vars(self.settings).items() if k in plain and (v != plain[k] or k == "objective")}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
