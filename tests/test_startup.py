@@ -13,13 +13,14 @@ from types import ModuleType
 import pytest
 
 import nseg
-from nseg import backends, baselines, datasets, metrics, models, runs, study
+from nseg import backends, baselines, datasets, metrics, models, pattern, runs, study
 from nseg.datasets import catalogue
 from nseg.models import nets
 from nseg.runs.layout import SHARD
 
 HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "matplotlib")
-LAZY = (nseg, backends, datasets, metrics, models, runs, study)
+COMMANDS = ("demo", "explain", "patterns", "studio", "bench", "report", "train", "list")
+LAZY = (nseg, backends, datasets, metrics, models, pattern, runs, study)
 
 
 def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +50,7 @@ def test_importing_nseg_imports_nothing_heavy() -> None:
     [
         ("--help",),
         ("--version",),
-        *(pytest.param((one, "--help"), id=one) for one in ("demo", "explain", "bench", "report", "train", "list")),
+        *(pytest.param((one, "--help"), id=one) for one in COMMANDS),
         ("list",),
     ],
 )
@@ -76,6 +77,10 @@ def test_help_version_and_list_import_nothing_heavy(words: tuple[str, ...]) -> N
         ("bench smok", "nseg: A study must be one of accuracy-gcn"),
         ("bench smoke --networks our", "nseg: networks must be one of ours, authors (got 'our')."),
         ("report no-such-folder", "nseg: RUN must be a run folder of nseg bench (got no-such-folder"),
+        ("studio ba-shape", "nseg: There is no dataset of that name (got 'ba-shape')."),
+        ("studio", "nseg: Name what to explain"),
+        ("patterns no-such-folder", "nseg: RUN must be a folder of nseg explain --out (got no-such-folder"),
+        ("patterns . --format pdf", "nseg: --format must be table, csv or json (got 'pdf')."),
         ("report . --format pdf", "nseg: --format must be table, markdown, csv, latex or none (got 'pdf')."),
     ],
 )

@@ -139,6 +139,7 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         return True
 
     def __repr__(self) -> str:
-        plain = {f.name: f.default for f in fields(self.settings)}
-        changed = {k: v for k, v in vars(self.settings).items() if k in plain and (v != plain[k] or k == "objective")}
+        usual = {f.name: f.default for f in fields(self.settings)}
+        given = {name: getattr(self.settings, name) for name in usual}  # vars() would also hold cached properties
+        changed = {k: v for k, v in given.items() if v != usual[k] or k == "objective"}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"

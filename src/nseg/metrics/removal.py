@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.explain.config import MaskType
 
 from nseg.errors import InputError
 from nseg.graphs.batch import pack_graphs
-from nseg.graphs.inputs import Role
+from nseg.graphs.inputs import ModelInputs, Role
 from nseg.metrics.evaluator import WorldEvaluator
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
+from nseg.model.outcomes import Outcome
 from nseg.model.strategy import PLAIN, UNTRACED, RunStrategy
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.worlds import build_worlds
@@ -83,3 +84,27 @@ def _outputs(evaluator: WorldEvaluator, masks: Sequence[Masks], some: slice, str
         kind = MaskType.object if packed[NODES].size(-1) == 1 else MaskType.attributes
     causal = CausalModel(evaluator.model, evaluator.outcome, instances, strategy).removing()
     return causal.output(build_worlds(MaskParts.of(instances, True, kind), packed))
+
+
+def outputs_of_graphs(model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], rows: Sequence[Tensor]) -> Tensor:
+    """A model's output for one row of each graph, in one batch if that is exact, [B, ...].
+
+    Args:
+        model, outcome: the model, borrowed, and how its output is read.
+        graphs: arguments of the model.
+        rows: explained row of each graph, [1] each.
+    """
+    role, zero = OUTPUT_ROLES[outcome.level.value], torch.zeros_like(rows[0])
+
+    def run(some: slice, strategy: RunStrategy) -> Tensor:
+        instances = pack_graphs(graphs[some], role, rows[some], [zero] * len(rows[some]))
+        return CausalModel(model, outcome, instances, strategy).output()[0]
+
+    few = [run(slice(n, n + 1), PLAIN) for n in range(min(3, len(graphs)))]
+    try:
+        together = run(slice(None), UNTRACED)
+        if bool(outcome.agree(together[: len(few)], torch.cat(few)).all()):
+            return together
+    except Exception:  # a model may raise anything on graphs that it does not expect together
+        pass
+    return torch.cat([run(slice(n, n + 1), PLAIN) for n in range(len(graphs))])

@@ -54,7 +54,7 @@ class MaskEntries(NamedTuple):
         return {
             "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
             "kept": self.kept[direction, selected].nonzero().flatten().tolist(),
-            "stay": self.first_kept(thresholds)[direction, selected].tolist(),
+            "stay": _digits(self.first_kept(thresholds)[direction, selected]),
         }
 
 
@@ -180,7 +180,7 @@ class MethodAnswer:
             "value": self._values(scene, node.tolist(), feature.tolist()),
             "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
             "kept": self.cells.kept.flatten()[listed].nonzero().flatten().tolist(),
-            "stay": stay.flatten()[listed].tolist(),
+            "stay": _digits(stay.flatten()[listed]),
             "number": self.cells.kept.sum(0).tolist(),
             "number_at": [(stay <= stop).sum(0).tolist() for stop in range(len(self.thresholds))],
         }
@@ -222,3 +222,8 @@ class MethodAnswer:
 
 def _worlds_json(p: Tensor, label: Tensor) -> JsonObject:
     return {"p": [rounded(float(value)) for value in p], "label": label.tolist()}
+
+
+def _digits(stops: Tensor) -> str:
+    """Numbers of stops, one character each, in base 36: a page holds many of them."""
+    return "".join("0123456789abcdefghijklmnopqrstuvwxyz"[stop] for stop in stops.tolist())

@@ -7,7 +7,7 @@ export function answer(part: Partial<MethodAnswer> = {}): MethodAnswer {
     verdict: "both",
     reason: "The model says house for node 3 (p 0.900), because of 2 edges (3 - 4, 3 - 9).",
     proof: "They alone are enough.",
-    lines: { weight: [900, 100, 500], kept: [0, 2], stay: [1, 3, 2] },
+    lines: { weight: [900, 100, 500], kept: [0, 2], stay: "132" },
     back: null,
     nodes: null,
     features: null,

@@ -64,8 +64,8 @@ test("the certificate has its own words for one edge and for no edge", () => {
 });
 
 test("the certificate names features as features, and one feature of one node is one element", () => {
-  const cells = { weight: [900, 800], kept: [0], stay: [1, 2], node: [0, 1], feature: [3, 0], number: [1, 0, 0], number_at: [[0, 0, 0], [1, 0, 0], [1, 1, 0]] };
-  const one = answer({ lines: null, nodes: { weight: [900, 800, 100], kept: [0], stay: [1, 2, 9] }, cells, size: [0, 1, 1], of: [0, 3, 12] });
+  const cells = { weight: [900, 800], kept: [0], stay: "12", node: [0, 1], feature: [3, 0], value: null, number: [1, 0, 0], number_at: [[0, 0, 0], [1, 0, 0], [1, 1, 0]] };
+  const one = answer({ lines: null, nodes: { weight: [900, 800, 100], kept: [0], stay: "129" }, cells, size: [0, 1, 1], of: [0, 3, 12] });
   one.stops.size = [[0, 0, 0], [0, 1, 1], [0, 2, 2], [0, 3, 12]];
   const only: Method = { ...method, edges: false, node_mask: "attributes" };
   const said = (stop: number | null): string => certificate(page, instance(), only, one, stop, outcome(instance(), one, stop, [1])!, null).join(" ");
@@ -95,7 +95,7 @@ test("nodes and edges have a name and an id", () => {
 
 test("the weight of a line is that of the requested direction", () => {
   assert.equal(lineWeight(answer(), 0), "0.900");
-  const apart = answer({ back: { weight: [100, -1, 500], kept: [], stay: [3, 4, 2] } });
+  const apart = answer({ back: { weight: [100, -1, 500], kept: [], stay: "342" } });
   assert.deepEqual((["forward", "backward", "both"] as const).map((way) => lineWeight(apart, 0, way)), ["0.900", "0.100", "0.900"]);
   assert.deepEqual(lineWeights(page, graph, apart, 0), ["weight 3 -> 4: 0.900", "weight 4 -> 3: 0.100"]);
   assert.deepEqual(lineWeights(page, graph, apart, 2), ["weight 0.500"]);
