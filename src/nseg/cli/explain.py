@@ -154,7 +154,7 @@ def check_subject(
 
 
 def check_names(
-    dataset: str | None, arch: str, method: str, objective: str | None, masks: str, intervention: str | None
+    dataset: str | None, arch: str, method: str, objective: str | None, masks: str, intervention: str | None = None
 ) -> None:
     """Raise if a name is unknown; torch is not imported yet, so that a typo is answered at once."""
     if dataset is not None:
