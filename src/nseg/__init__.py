@@ -52,11 +52,14 @@ else:  # hidden from type checkers, which would otherwise accept any name
     def _draw(explanation):
         return import_module("nseg.plot.notebook").html(explanation)
 
+    def _write(explanation):
+        return import_module("nseg.wording").explanation_words(explanation)
+
     def __getattr__(name):
         value = _load(name)
         module = sys.modules.get("nseg.explanation")
         if module is not None:  # only the front door knows both what an explanation is and who draws it
-            module.Explanation.renderer = _draw
+            module.Explanation.renderer, module.Explanation.writer = _draw, _write
         return value
 
     _load, __dir__ = lazy_names(

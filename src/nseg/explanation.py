@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,11 +18,38 @@ MASKS = ("edge_mask", "node_mask")
 HARD = "hard_"
 """Begins the names of their hard counterparts."""
 
-Numbers = Mapping[str, float]
-"""Numbers of an explanation's masks, by name."""
+Numbers = Mapping[str, Any]
+"""What the model says about an explanation's masks, by name."""
 
-NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
-"""Names of these numbers."""
+NUMBERS = (
+    *("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement"),
+    *("pns_masked", "pns_removed", "p_empty"),
+)
+"""Names of the numbers among them."""
+
+FLAGS = ("keeps", "changes", "keeps_empty", "holds_masked", "holds_removed")
+"""Names of what is true or false."""
+
+PATH = ("edge_order", "node_order", "path_sizes", "path_pns")
+"""Names of what :meth:`Explanation.path` is made of."""
+
+TEXTS = ("intervention", "verdict")
+"""Names of the texts."""
+
+
+class PathPoint(NamedTuple):
+    """What a number of elements is worth.
+
+    Attributes:
+        size: number of elements: edges (or both directions of an edge), nodes, features.
+        pns: lower bound of their PNS.
+        edge_mask, node_mask: which they are, as in the hard masks of the explanation; None where it has none.
+    """
+
+    size: int
+    pns: float
+    edge_mask: Tensor | None
+    node_mask: Tensor | None
 
 
 class Explanation(PyGExplanation):  # type: ignore[misc]
@@ -30,9 +57,30 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
 
     Attributes:
         renderer: draws an explanation as HTML. The front door sets it, because drawing lives in a higher room.
+        writer: puts an explanation into words; likewise.
     """
 
     renderer: ClassVar[Callable[[PyGExplanation], str] | None] = None
+    writer: ClassVar[Callable[[PyGExplanation], str] | None] = None
+
+    def words(self) -> str:
+        """What is kept, what the model says with and without it, the verdict, and whether it holds if edges are deleted."""
+        return str(self.get("verdict")) if Explanation.writer is None else Explanation.writer(self)
+
+    def path(self) -> list[PathPoint]:
+        """The bound for fewer and more elements: those of the explanation come first, then the others, by weight.
+
+        Read it to choose fewer edges for less certainty. One of the points is the explanation itself. Empty if nobody
+        measured it, as for methods of others.
+        """
+        if self.get("path_sizes") is None:
+            return []
+        points = dict(zip(self.path_sizes.tolist(), self.path_pns.tolist(), strict=True))
+        orders = [self.get(name) for name in ("edge_order", "node_order")]
+        return [
+            PathPoint(size, pns, *(None if one is None else (one > 0) & (one <= size) for one in orders))
+            for size, pns in points.items()
+        ]
 
     def measured_by(self, measure: Callable[[PyGExplanation], Numbers]) -> Explanation:
         """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
@@ -54,7 +102,7 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
             found[HARD + name] = found[name] > 0
         unchanged = all(torch.equal(found[HARD + name], self[HARD + name]) for name in hard)
         found["exact"] = unchanged and bool(self.get("exact"))
-        for name in NUMBERS:
+        for name in (*NUMBERS, *FLAGS, *TEXTS, *PATH):
             found[name] = None
         for name, value in ({} if measure is None else measure(found)).items():
             found[name] = value

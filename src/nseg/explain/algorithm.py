@@ -15,7 +15,7 @@ from torch_geometric.explain.config import ExplanationType, MaskType
 
 from nseg.errors import NsegWarning
 from nseg.explain.answers import BatchAnswer, build_explanation
-from nseg.explain.measurement import Remeasurement
+from nseg.explain.measurement import Remeasurement, measure_hard
 from nseg.explain.typed import masks_to_flat, to_types
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation, HeteroExplanation
@@ -33,6 +33,7 @@ from nseg.model.traced_graph import TracedGraph
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult, harden
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
+from nseg.search.path import measure_path
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import evaluate
 
@@ -69,24 +70,27 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         hard, exact = harden(causal, parts, result, self.settings)
         split = parts.split(self.settings)
 
-        def p(masks: Masks) -> Tensor:
-            found = evaluate(causal, parts, masks.map(lambda mask: mask.unsqueeze(0).to(causal.dtype)), split)
-            return torch.cat([found.p_factual, found.p_complement])
+        found = evaluate(causal, parts, result.soft.map(lambda mask: mask.unsqueeze(0).to(causal.dtype)), split)
+        soft_p = torch.cat([found.p_factual, found.p_complement])
+        measured = measure_hard(causal, parts, hard, split, self.settings.intervention)
 
         def on_graph(masks: Masks) -> Masks:
             return Masks({**masks, **parts.to_weights(Masks({k: v for k, v in masks.items() if k == EDGES}))})
 
         common = NODES in parts and self._common
+        path = measure_path(causal, parts, result.soft, hard, self.settings)
         return BatchAnswer(
-            causal.instances,
-            on_graph(result.soft),
-            on_graph(hard),
-            p(result.soft),
-            p(hard),
-            exact,
-            split,
-            common,
-            causal.outcome.event,
+            instances=causal.instances,
+            soft=on_graph(result.soft),
+            hard=on_graph(hard),
+            soft_p=soft_p,
+            measured=measured,
+            exact=exact,
+            split=split,
+            common=common,
+            tied=parts.tied,
+            path=replace(path, order=on_graph(path.order)),
+            event=causal.outcome.event,
         )
 
     def parts(self, instances: InstanceBatch) -> MaskParts:
@@ -140,7 +144,8 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         nodes = torch.arange(inputs.num_nodes, device=row.device)
         kinds = inputs.kwargs.get(EDGE_KIND)
         found = build_explanation(answer, 0, inputs.edge_index, edges, nodes, self.settings, kinds)
-        return found, Remeasurement((edges, nodes), [plain], answer.split, self.explainer_config.node_mask_type)
+        kind = self.explainer_config.node_mask_type
+        return found, Remeasurement((edges, nodes), [plain], answer.split, kind, self.settings.intervention)
 
     @property
     def _common(self) -> bool:

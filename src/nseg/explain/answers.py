@@ -9,12 +9,13 @@ from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
 
 from nseg.events import Event
-from nseg.explain.measurement import numbers_of
+from nseg.explain.measurement import Measured, numbers_of
 from nseg.explanation import Explanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
 from nseg.search.parts import EDGES, NODES, Masks
+from nseg.search.path import SizePath
 from nseg.search.settings import BaseSettings
 
 
@@ -25,10 +26,13 @@ class BatchAnswer:
     Args:
         instances: what was explained.
         soft, hard: masks: of edges [E], of nodes [N, w], or [B, F] for features common to all nodes.
-        soft_p, hard_p: p_factual and p_complement of these masks, [2, B] each.
+        soft_p: p_factual and p_complement of the soft masks, [2, B].
+        measured: what the model says about the hard ones.
         exact: whether each hard mask is the best there is, by enumeration, [B].
         split: probability of each sub-event of the complement.
         common: whether node masks are of features common to all nodes.
+        tied: whether both directions of an edge are one.
+        path: bounds of other sizes.
         event: what was explained, if not simply the class.
     """
 
@@ -36,11 +40,18 @@ class BatchAnswer:
     soft: Masks
     hard: Masks
     soft_p: Tensor
-    hard_p: Tensor
+    measured: Measured
     exact: Tensor
     split: tuple[float, ...]
     common: bool = False
+    tied: bool = False
+    path: SizePath | None = None
     event: Event | None = None
+
+    @property
+    def intervention(self) -> str:
+        """What the hard masks are judged by."""
+        return self.measured.intervention
 
 
 def build_explanation(
@@ -88,12 +99,18 @@ def build_explanation(
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
-        **numbers_of(answer.hard_p[:, number], answer.soft_p[:, number]),
+        **numbers_of(answer.measured, number, answer.soft_p[:, number], list(answer.hard), answer.event),
         "outcome": answer.event,
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,
         "settings": settings.as_plain_data(),
     }
+    if answer.path is not None:
+        values |= {
+            "edge_order": on_edges(answer.path.order.get(EDGES)),
+            "node_order": on_nodes(answer.path.order.get(NODES)),
+        }
+        values |= {"path_sizes": answer.path.sizes[:, number], "path_pns": answer.path.pns[:, number]}
     for name, value in values.items():
         if value is not None:
             found[name] = value

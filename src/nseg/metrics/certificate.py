@@ -43,6 +43,7 @@ class Certificate:
         unit: what the elements are.
         size: how many elements of each kind are kept, and of how many.
         class_name: name of the explained class, if it has one.
+        intervention: whether messages over edges that are left out were masked or these edges deleted.
         outcome: the explained event, if it is not simply the class.
     """
 
@@ -71,6 +72,7 @@ class Certificate:
     unit: str
     size: tuple[PartSize, ...] = ()
     class_name: str | None = None
+    intervention: str = "mask"
     outcome: Event | None = None
 
     def words(self, class_name: str | None = None, molecule: bool = False) -> str:
@@ -107,7 +109,8 @@ class Certificate:
 
     def _explanation(self, statement: str, molecule: bool) -> str:
         what = share_words(self.size, molecule) or f"{self.kept} of {self.elements} {self.unit}"
-        return f"With only {what}, {statement} with p = {probability_text(self.p_factual)}."
+        how = " and all other edges deleted" if self.intervention == "remove" else ""
+        return f"With only {what}{how}, {statement} with p = {probability_text(self.p_factual)}."
 
     def _complement(self) -> str:
         p = probability_text(self.p_complement)
@@ -124,6 +127,9 @@ class Certificate:
     def _bounds(self) -> str:
         low = [bound_text(i[0]) for i in (self.pns_interval, self.pn_interval, self.ps_interval)]
         estimates = [bound_text(value) for value in (self.pns, self.pn, self.ps)]
+        if not self.kept:  # with the class certain anyway, a ratio of two tiny numbers
+            more = "" if self.exact else f" (estimates {estimates[0]} and {estimates[1]})"
+            return f"Hence PNS >= {low[0]} and PN >= {low[1]}{more}; of an explanation that keeps nothing, PS says nothing."
         more = "" if self.exact else f" (estimates {estimates[0]}, {estimates[1]} and {estimates[2]})"
         return f"Hence PNS >= {low[0]}, PN >= {low[1]} and PS >= {low[2]}{more}."
 

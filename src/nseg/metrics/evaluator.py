@@ -32,7 +32,7 @@ from nseg.model.traced_graph import TracedGraph
 from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 from nseg.search.settings import BaseSettings
-from nseg.search.worlds import build_worlds
+from nseg.search.worlds import OUTSIDE, build_worlds
 
 MaskKind = Literal["soft", "hard"] | float
 """Which masks are meant: soft, hard, or soft ones cut at a threshold."""
@@ -137,9 +137,9 @@ class WorldEvaluator:
         with borrow(self.model), torch.no_grad():
             self.source = self._make_source(data)
             self.groups = self._trusted_groups()
-            self.output = self._in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
+            self.output = self.in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
         self._complete_outcome()
-        self.target = self._in_order([group.causal.instances.target for group in self.groups])
+        self.target = self.in_order([group.causal.instances.target for group in self.groups])
         self.label = self.outcome.predicted(self.output)  # [B]
         if (note := self.outcome.note(self.output)) is not None:
             warnings.warn(note, NsegWarning, stacklevel=3)
@@ -203,7 +203,7 @@ class WorldEvaluator:
         Compared are the worlds of the hard masks, and two random worlds.
         """
         masks = self.default_masks
-        output = self._in_order([group.causal.output(self._test_weights(group, masks)) for group in groups], 1, groups)
+        output = self.in_order([group.causal.output(self._test_weights(group, masks)) for group in groups], 1, groups)
 
         def agrees(numbers: Tensor, reference: CausalModel | None) -> Tensor:
             none = torch.zeros_like(numbers, dtype=torch.bool)
@@ -227,6 +227,7 @@ class WorldEvaluator:
         """Weights of the worlds that a causal model is verified in."""
         packed = group.pack(masks)
         worlds = build_worlds(group.parts, packed.map(lambda mask: mask.unsqueeze(0)))
+        worlds.pop(OUTSIDE, None)
         for part in group.parts:
             u = uniform(self._keys(group, part), 2, (0,), worlds[part.name].dtype).T  # [2, m]
             inside = packed[part.name].flatten() > 0  # worlds of the certificates: any subset, elements left out at random
@@ -287,7 +288,7 @@ class WorldEvaluator:
         rows = self._baseline.rows(one.x if self._whole is None else self._whole.x)
         return replace(inputs, baseline=rows if rows is None or self._whole is None else rows[one.node_id])
 
-    def _in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
+    def in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
         """Values of all groups in the order of the explanations."""
         order = torch.argsort(torch.cat([group.numbers for group in groups or self.groups]))
         return torch.cat(values, dim).index_select(dim, order)
@@ -300,6 +301,12 @@ class WorldEvaluator:
             for number, at in zip(group.numbers.tolist(), group.edge_at, strict=True):
                 reached[number][at[at >= 0]] = True
         return reached
+
+    @property
+    def intervention(self) -> str:
+        """What the explanations were searched under; ``"mask"`` if nobody knows, or if they differ."""
+        found = {one.get("intervention") or "mask" for one in self.explanations}
+        return found.pop() if len(found) == 1 and self.edges else "mask"
 
     @cached_property
     def split(self) -> Tensor:
@@ -332,7 +339,7 @@ class WorldEvaluator:
         nodes are masked.
         """
         with borrow(self.model):
-            return self._in_order(
+            return self.in_order(
                 [
                     group.causal.output(build_worlds(group.parts, group.pack(masks).map(lambda mask: mask.unsqueeze(0))))
                     for group in self.groups
@@ -352,7 +359,7 @@ class WorldEvaluator:
                     worlds = make(packed[part.name].flatten(), self._keys(group, part))
                     weights[part.name] = worlds.reshape(len(worlds), *part.shape)
                 found.append(group.causal.output(group.parts.to_weights(weights)))
-            return self._in_order(found, dim=1)
+            return self.in_order(found, dim=1)
 
     def _keys(self, group: EvaluatedGroup, part: Part) -> Tensor:
         """One key per entry of a packed mask, from the explained output and the caller's number of the edge or node."""

@@ -18,6 +18,9 @@ from nseg.model.causal import CausalModel, Weights
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, node_embeddings, predict
 from nseg.model.outcomes import Outcome
+from nseg.model.removal import Remover
+from nseg.model.removal_choice import Kind, Surroundings, choose_kind, remover_of_graphs
+from nseg.model.runner import WorldRunner
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy, random_weights, subgraph_strategies
 from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
@@ -52,6 +55,7 @@ class TracedGraph:
         self.model, self.outcome, self.inputs = model, outcome, inputs
         self.edges, self.nodes = edges, nodes
         self.calls: list[PropagateCall] = []
+        self._removal_kinds: dict[RunStrategy, Kind] = {}
         self.obstacle = ""
         self.output = predict(model, inputs, outcome)
         self.traced = True
@@ -252,7 +256,36 @@ class TracedGraph:
 
     def _causal_model_of_cuts(self, cuts: TargetCuts, strategy: RunStrategy) -> CausalModel:
         assert strategy.hops is not None
-        return self._causal_model(cuts.at(strategy.hops), strategy, self.calls)
+
+        def make_remover(tied: bool, runner: WorldRunner) -> Remover:
+            found = self._removal_kind(strategy)(self.model, self.outcome, runner, self._surroundings(cuts, strategy), tied)
+            assert found is not None
+            return found
+
+        causal = self._causal_model(cuts.at(strategy.hops), strategy, self.calls)
+        causal.make_remover = make_remover
+        return causal
+
+    # --- removal ---------------------------------------------------------------------------------------------------------
+
+    def _removal_kind(self, strategy: RunStrategy) -> Kind:
+        """The fastest way to delete edges that is exact for a few outputs."""
+        if strategy not in self._removal_kinds:
+            row = self._pilot_rows()
+            cuts = self.cuts(row, torch.arange(row.numel(), device=row.device), torch.zeros_like(row))
+            runner = WorldRunner(self.model, self.outcome, cuts.at(strategy.hops or 0), strategy, self.calls)
+            around = self._surroundings(cuts, strategy)
+            self._removal_kinds[strategy] = choose_kind(self.model, self.outcome, runner, around)
+        return self._removal_kinds[strategy]
+
+    def _surroundings(self, cuts: TargetCuts, strategy: RunStrategy) -> Surroundings:
+        """What lies around instances that were cut."""
+
+        def whole(number: int) -> InstanceBatch:
+            mine = cuts.owner == number
+            return self._whole_graph(cuts.row[mine], cuts.target[mine])
+
+        return Surroundings(self.inputs.edge_index, lambda: cuts.at((strategy.hops or 0) + 1), whole)
 
     def standalone_graphs(self, cuts: TargetCuts, least: Tensor) -> Iterator[tuple[Tensor, InstanceBatch, Tensor]]:
         """The smallest subgraphs on which the model alone gives the whole graph's output, one instance per row.
@@ -297,7 +330,10 @@ def pack_causal_model(
     """One causal model of whole graphs, one instance each."""
     row = [torch.zeros(1, dtype=torch.long, device=target.device)] * len(graphs)
     classes = [target[n : n + 1] for n in range(len(graphs))]
-    return CausalModel(model, outcome, pack_graphs(graphs, Role.GRAPH, row, classes), strategy)
+    causal = CausalModel(model, outcome, pack_graphs(graphs, Role.GRAPH, row, classes), strategy)
+    if strategy.batched:
+        causal.make_remover = remover_of_graphs(model, outcome)
+    return causal
 
 
 def causal_models_of_graphs(

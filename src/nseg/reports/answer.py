@@ -138,9 +138,20 @@ class MethodAnswer:
             "exact": bool(self.explanation.get("exact") or False),
             **({"cells": self._cells_json(scene)} if self.method.node_mask is MaskType.attributes else {}),
             **self._numbers(),
+            "taken_away": self._taken_away(),
             "stops": self._stops(counted),
             "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }
+
+    def _taken_away(self) -> JsonObject | None:
+        """Bounds, and whether they hold, with messages masked and edges deleted; None for methods of others."""
+        one = self.explanation
+        if one.get("intervention") is None:
+            return None
+        found = {"by": one.intervention, "keeps": one.keeps, "changes": one.changes, "anyway": one.keeps_empty}
+        for past in ("masked", "removed"):
+            found[past] = [rounded(one.get(f"pns_{past}")), one.get(f"holds_{past}")]
+        return found
 
     def _sentences(self, scene: Scene) -> JsonObject:
         """The answer in plain words, and its verdict."""

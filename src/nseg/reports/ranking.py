@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nseg.metrics.evaluator import WorldEvaluator
+from nseg.metrics.fidelity import Evaluator
 from nseg.search.parts import EDGES, Masks
 from nseg.sentences import ModelAnswer
 from nseg.wording import DEFAULT_THRESHOLD
@@ -36,9 +36,12 @@ class WorldOutcomes:
         return ModelAnswer(float(self.p[world, position]), int(self.label[world, position]))
 
 
-def evaluate_worlds(evaluator: WorldEvaluator, masks: list[Masks]) -> WorldOutcomes:
-    """Run the model with only the mask of each explanation, and in each sub-event of its complement."""
-    outputs = evaluator.worlds(masks)  # [1 + A, B, ...]
+def evaluate_worlds(evaluator: Evaluator, masks: list[Masks]) -> WorldOutcomes:
+    """Run the model with only the mask of each explanation, and in each sub-event of its complement.
+
+    Edges are masked or deleted as they were in the search.
+    """
+    outputs = evaluator.worlds_under(masks, evaluator.intervention)  # [1 + A, B, ...]
     return WorldOutcomes(evaluator.probability(outputs).cpu(), evaluator.answers(outputs).cpu())
 
 
@@ -78,7 +81,7 @@ class Ranking:
     label: Tensor
 
 
-def evaluate_rankings(evaluator: WorldEvaluator, limit: int = MAX_THRESHOLDS) -> list[Ranking]:
+def evaluate_rankings(evaluator: Evaluator, limit: int = MAX_THRESHOLDS) -> list[Ranking]:
     """Run the model at each threshold of each explanation's soft masks.
 
     All explanations share forward passes: pass t uses threshold t of each. An explanation with fewer thresholds repeats

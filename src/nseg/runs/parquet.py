@@ -7,6 +7,10 @@ Columns, a row per explanation (:data:`SCHEMA`):
   not be explained, null if it was;
 - ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``,
   ``left_out``, ``seed``: as on an explanation; null where its algorithm does not provide them;
+- ``intervention``, ``pns_masked``, ``pns_removed``, ``p_empty``, ``keeps``, ``changes``, ``keeps_empty``, ``holds_masked``,
+  ``holds_removed``, ``verdict``: likewise; ``edge_order``, ``node_order`` (place of each edge and node in an order of all
+  elements, 0 if out of reach), ``path_sizes``, ``path_pns`` (PNS bound of that many first elements); all of them absent in
+  files of earlier versions;
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
 - ``edge_mask``, ``hard_edge_mask``, ``reached``: a value for each of those edges; ``node_mask``, ``hard_node_mask``: row by
   row, ``node_mask_width`` values for each of those nodes (or once, for features common to all nodes);
@@ -40,11 +44,10 @@ from torch_geometric.explain.config import MaskType, ModelConfig
 
 from nseg.errors import StoreError
 from nseg.events import event_from
-from nseg.explanation import Explanation, explained_targets, with_ids
+from nseg.explanation import FLAGS, NUMBERS, TEXTS, Explanation, explained_targets, with_ids
 from nseg.storage import files
 from nseg.wording import PartSize, hard_mask, kept_parts, node_mask_type, reached_edges
 
-NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
 TENSORS = {
     "edge_id": torch.long,
     "node_id": torch.long,
@@ -53,6 +56,10 @@ TENSORS = {
     "reached": torch.bool,
     "node_mask": torch.float,
     "hard_node_mask": torch.bool,
+    "edge_order": torch.long,
+    "node_order": torch.long,
+    "path_sizes": torch.long,
+    "path_pns": torch.float,
 }
 OUTPUTS = {"index": torch.long, "targets": torch.long, "prediction": torch.float}
 ATTRIBUTES = {"targets": "target"}  # where the attribute of an explanation is not called like the column
@@ -66,6 +73,8 @@ SCHEMA = pa.schema(
         "outcome": pa.string(),
         "reason": pa.string(),
         **dict.fromkeys(NUMBERS, pa.float64()),
+        **dict.fromkeys(FLAGS, pa.bool_()),
+        **dict.fromkeys(TEXTS, pa.string()),
         "exact": pa.bool_(),
         "left_out": pa.int64(),
         "seed": pa.int64(),
@@ -89,7 +98,12 @@ def encode(explanations: Sequence[Explanation]) -> bytes:
     """Explanations as the content of a Parquet file; equal explanations give equal bytes."""
     rows = [_row(one if one.get("reason") is not None else with_ids(one)) for one in explanations]
     schema = SCHEMA
-    for name in ("edge_mask", "node_mask", "prediction"):  # numbers of a model in double precision keep all their digits
+    for name in (
+        "edge_mask",
+        "node_mask",
+        "prediction",
+        "path_pns",
+    ):  # numbers of a model in double precision keep all their digits
         if any(row[name] is not None and row[name].dtype == np.float64 for row in rows):
             schema = schema.set(schema.get_field_index(name), pa.field(name, pa.list_(pa.float64())))
     if any(isinstance(row["target"], float) for row in rows):
@@ -169,7 +183,7 @@ def read_file(path: Path) -> list[Explanation]:
 
 def _row(one: Explanation) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
-    row |= {name: one.get(name) for name in ("reason", *NUMBERS, *OPTIONAL)}
+    row |= {name: one.get(name) for name in ("reason", *NUMBERS, *FLAGS, *TEXTS, *OPTIONAL)}
     event = one.get("outcome")
     row |= {"output_id": int(one.output_id), "target": _explained_class(one)}
     row["outcome"] = event and json.dumps(event.as_plain_data())
@@ -241,7 +255,7 @@ def _explanation(row: dict[str, Any]) -> Explanation:
     if row["target"] is not None:
         found.target = torch.tensor([row["target"]])
     found.outcome = None if row.get("outcome") is None else event_from(json.loads(row["outcome"]))
-    for name in (*NUMBERS, *OPTIONAL):
+    for name in (*NUMBERS, *FLAGS, *TEXTS, *OPTIONAL):
         if row.get(name) is not None:
             found[name] = row[name]
     dtypes = json.loads(row.get("dtypes") or "{}")
@@ -268,7 +282,7 @@ def _explanation(row: dict[str, Any]) -> Explanation:
 
 def _reshape(name: str, value: Tensor, row: dict[str, Any]) -> Tensor:
     """The shape that a flattened tensor had."""
-    if name.endswith("node_mask"):
+    if name.endswith("node_mask") or name == "node_order":
         width = row["node_mask_width"]
         return value.view(-1, width) if width else value.view(len(row["node_id"]), 0)
     if name == "prediction" and row.get("prediction_width") is not None:

@@ -260,6 +260,11 @@ class MaskParts:
         return part
 
     @property
+    def tied(self) -> bool:
+        """Whether both directions of an edge are one element."""
+        return EDGES in self and self.edges.undirected
+
+    @property
     def unit(self) -> str:
         """What the elements are called."""
         return " and ".join(part.unit for part in self.parts)

@@ -28,6 +28,9 @@ BASELINES = ("zero", "mean", "others")
 
 EXTRACTIONS = ("prefix", "threshold", "topk")
 
+INTERVENTIONS = ("mask", "remove", "both")
+"""What "taken away" means: messages weighed by 0, edges deleted from the graph, or whichever gives the smaller bound."""
+
 EFFORTS: dict[str, dict[str, Any]] = {
     "fast": {"rounds": 2, "kicks": 0},
     "balanced": {},
@@ -123,6 +126,9 @@ class BaseSettings:
 
     Args:
         split: probability of the sub-events 00, 01, 10 of a joint complement (Eq. 11).
+        intervention: what a hard explanation's worlds are: ``"mask"``, messages over other edges are weighed by 0;
+            ``"remove"``, other edges are deleted, so that degrees, means and attention are those of the smaller graph;
+            ``"both"``, the one with the smaller bound. Features are set to 0 in either case.
         undirected: give both directions of an edge one weight.
         extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
         threshold: for ``"threshold"``.
@@ -142,6 +148,7 @@ class BaseSettings:
     """
 
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
+    intervention: str = choice_field("mask", INTERVENTIONS)
     undirected: bool = flag_field(False)
     extract: str = choice_field("prefix", EXTRACTIONS)
     threshold: float = number_field(0.5, 0, 1)

@@ -235,7 +235,7 @@ class ExplainJob(ABC):
         """Let an explanation be measured again if ``threshold_config`` changes its masks; the last reference decides."""
         if isinstance(one, OwnExplanation) and not isinstance(answer, Explanation):
             ids, kind = (one.edge_id, one.node_id), self.explainer.node_mask_type  # a large graph renumbers them later
-            one.measured_by(Remeasurement(ids, references, answer[0].split, kind, self._distrust))
+            one.measured_by(Remeasurement(ids, references, answer[0].split, kind, answer[0].intervention, self._distrust))
 
     def _distrust(self) -> None:
         """Explain without shortcuts from now on, because they are wrong for this model."""

@@ -120,7 +120,8 @@ class HeteroJob(ExplainJob):
         typed, ids = one.__dict__.pop("_typed"), one.__dict__.pop("_flat")
         if isinstance(answer, PyGExplanation) or not isinstance(one, HeteroExplanation):
             return
-        measure = Remeasurement(ids, references, answer[0].split, self.explainer.node_mask_type, self._distrust)
+        kind, intervention = self.explainer.node_mask_type, answer[0].intervention
+        measure = Remeasurement(ids, references, answer[0].split, kind, intervention, self._distrust)
         common = self._common
         one.measured_by(lambda changed: measure(masks_to_flat(changed, typed, common)))
 
