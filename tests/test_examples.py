@@ -55,6 +55,15 @@ def test_links_finds_shared_friends(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert re.search(r"(\w+) \d+ and \1 \d+ are suggested because\n  \1 \d+ knows \1", text)
 
 
+@pytest.mark.skipif(not (DATA / "DBLP.npz").is_file(), reason="DBLP.npz is not below NSEG_DATA")
+def test_authors_are_explained_by_papers_and_conferences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load_example("areas", 4).main()
+    text = capsys.readouterr().out
+    assert re.search(r"author \d+ - wrote - paper \d+ - presented at - conference \d+", text)
+    (share,) = percentages(text.split("Over 4 authors")[1])
+    assert share >= 50
+
+
 @pytest.mark.skipif(not (DATA / "Mutagenicity").is_dir(), reason="Mutagenicity is not below NSEG_DATA")
 def test_molecules_prints_and_draws_explanations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run_example("molecules", 3, tmp_path / "new", capsys)

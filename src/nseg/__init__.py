@@ -32,8 +32,12 @@ if TYPE_CHECKING:
     from nseg.explain.many import explain_many
     from nseg.explain.nseg import NSEG
     from nseg.graphs.large import LargeGraph
+    from nseg.live.launch import studio
     from nseg.metrics.certificate import Certificate
     from nseg.metrics.certification import certify
+    from nseg.pattern.collection import Patterns
+    from nseg.pattern.finding import patterns
+    from nseg.pattern.settings import PatternSettings
     from nseg.reports import report
     from nseg.runs.exports import ExplanationList
     from nseg.runs.stored import Explanations, read
@@ -77,8 +81,12 @@ else:  # hidden from type checkers, which would otherwise accept any name
             "nseg.explain.many": ["explain_many"],
             "nseg.explain.nseg": ["NSEG"],
             "nseg.graphs.large": ["LargeGraph"],
+            "nseg.live.launch": ["studio"],
             "nseg.metrics.certificate": ["Certificate"],
             "nseg.metrics.certification": ["certify"],
+            "nseg.pattern.collection": ["Patterns"],
+            "nseg.pattern.finding": ["patterns"],
+            "nseg.pattern.settings": ["PatternSettings"],
             "nseg.reports": ["report"],
             "nseg.runs.exports": ["ExplanationList"],
             "nseg.runs.stored": ["Explanations", "read"],
@@ -108,6 +116,8 @@ __all__ = [
     "Not",
     "NsegError",
     "NsegWarning",
+    "PatternSettings",
+    "Patterns",
     "Rather",
     "Settings",
     "SettingsError",
@@ -124,10 +134,12 @@ __all__ = [
     "explain_many",
     "metrics",
     "models",
+    "patterns",
     "plot",
     "read",
     "report",
     "reports",
     "runs",
+    "studio",
     "study",
 ]

@@ -62,7 +62,11 @@ def names_of(one: Explanation) -> Names:
     """The names that an explanation was given; the classes of an event are that it does not happen, and that it does."""
     found, event = one.get("names"), one.get("outcome")
     names = found if isinstance(found, Names) else NO_NAMES
-    return names if event is None else replace(names, classes=event.sides)
+    if event is None or one.get("target") is None:
+        return names
+    targets, index = explained_targets(one).cpu(), one.get("index")
+    row = int(row_numbers(index)[0]) if index is not None and targets.numel() > 1 else 0
+    return replace(names, classes=(event.sides[0], event.title(targets[row].item(), names.class_name)))
 
 
 def elements(one: Explanation, left_out: bool = False) -> list[Element]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from nseg.names import NamedData, resolve_names
 
@@ -46,7 +46,7 @@ class Benchmark:
 
     name: str
     level: str
-    graphs: list[Data]
+    graphs: list[Data] | list[HeteroData]
     num_classes: int
     instances: Tensor
     k_edges: int | None = None
@@ -63,8 +63,9 @@ class Benchmark:
 
     @property
     def num_features(self) -> int:
-        """Number of features per node."""
-        return int(self.graphs[0].num_features)
+        """Number of features per node; the largest of all types in a heterogeneous graph."""
+        number = self.graphs[0].num_features
+        return max(number.values()) if isinstance(number, dict) else int(number)
 
     def names(self, **given: Any) -> NamedData:
         """Names of its nodes (their kinds), features and classes.
@@ -88,13 +89,15 @@ class Benchmark:
         """A copy that shares no tensor with this one."""
         return replace(self, graphs=[data.clone() for data in self.graphs], instances=self.instances.clone())
 
-    def graph(self, instance: int) -> Data:
+    def graph(self, instance: int) -> Data | HeteroData:
         """The graph that contains an instance."""
         return self.graphs[0] if self.level == "node" else self.graphs[instance]
 
     def truth(self, instance: int) -> Truth | None:
         """The instance's own motif, not all motifs of its graph; None if ground truth is unknown."""
         data = self.graph(instance)
+        if isinstance(data, HeteroData):
+            return None
         if self.level == "node":
             motif = data.motif
             node = (motif == motif[instance]) & (motif >= 0)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.explain import Explanation as PyGExplanation
 
 from nseg.events import Event
 from nseg.explain.measurement import numbers_of
@@ -43,7 +44,13 @@ class BatchAnswer:
 
 
 def build_explanation(
-    answer: BatchAnswer, number: int, edge_index: Tensor, edge_id: Tensor, node_id: Tensor, settings: BaseSettings
+    answer: BatchAnswer,
+    number: int,
+    edge_index: Tensor,
+    edge_id: Tensor,
+    node_id: Tensor,
+    settings: BaseSettings,
+    edge_kind: Tensor | None = None,
 ) -> Explanation:
     """One instance's explanation on a graph that contains it; masks are 0 outside the instance.
 
@@ -53,12 +60,13 @@ def build_explanation(
         edge_index: the graph, [2, E].
         edge_id, node_id: the caller's numbers of its edges and nodes, sorted.
         settings: what made the answer.
+        edge_kind: kind of each edge, shared with its reverse; None if there is one kind.
     """
     instances = answer.instances
     edges, nodes = instances.members(Role.EDGE, number), instances.members(Role.NODE, number)
     edge_at = torch.searchsorted(edge_id, instances.edge_id[edges])
     node_at = torch.searchsorted(node_id, instances.node_id[nodes])
-    reverse = reverse_edges(edge_index, node_id.numel()) if settings.undirected else None
+    reverse = reverse_edges(edge_index, node_id.numel(), edge_kind) if settings.undirected else None
 
     def on_edges(mask: Tensor | None) -> Tensor | None:
         if mask is None:
@@ -69,7 +77,8 @@ def build_explanation(
 
     def on_nodes(mask: Tensor | None) -> Tensor | None:
         if mask is None or answer.common:
-            return None if mask is None else mask[number : number + 1].clone()
+            types = instances.node_types
+            return None if mask is None else mask[number * types : (number + 1) * types].clone()
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
     found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
@@ -88,4 +97,14 @@ def build_explanation(
     for name, value in values.items():
         if value is not None:
             found[name] = value
+    return found
+
+
+def restrict_masks(answer: PyGExplanation, edge_id: Tensor, node_id: Tensor) -> Explanation:
+    """The masks of an explanation of the whole graph, on some of its edges and nodes."""
+    found = Explanation()
+    for name, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes)):
+        mask = answer.get(name)
+        if mask is not None:
+            found[name] = mask[ids] if mask.size(0) == size else mask
     return found

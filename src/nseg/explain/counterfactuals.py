@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import Explainer
 from torch_geometric.explain.config import ModelTaskLevel
 
@@ -100,6 +100,10 @@ def counterfactual(
 
 def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
     """The graph that is changed, and the number of the output."""
+    if isinstance(data, HeteroData) or (isinstance(data, Sequence) and any(isinstance(one, HeteroData) for one in data)):
+        raise UnsupportedError(
+            "Counterfactuals need homogeneous graphs (got HeteroData). Use explain_many, or to_homogeneous()."
+        )
     if isinstance(data, LargeGraph):
         raise InputError(
             "counterfactual needs a graph in memory (got a LargeGraph). Cut the part around the node: "

@@ -100,7 +100,8 @@ def reference_probabilities(answer: BatchAnswer, which: Tensor, reference: Causa
     if NODES in answer.hard:
         hard = answer.hard[NODES]
         if answer.common:
-            kind, masks[NODES] = MaskType.common_attributes, hard[which].to(reference.dtype)
+            per_type = hard.view(-1, instances.node_types, hard.size(1))  # [B, types, F]
+            kind, masks[NODES] = MaskType.common_attributes, per_type[which].flatten(0, 1).to(reference.dtype)
         else:
             kind = MaskType.object if hard.size(1) == 1 else MaskType.attributes
             mine = torch.isin(answer.instances.node_owner, which)

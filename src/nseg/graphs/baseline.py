@@ -13,10 +13,18 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, Dataset
 
-from nseg.errors import InputError
+from nseg.errors import InputError, UnsupportedError
 
 ZERO, MEAN, OTHERS = "zero", "mean", "others"
 """Baselines by name; a row of numbers is one as well."""
+
+
+def require_zero_baseline(asked: Any) -> None:
+    """Raise unless masked features become 0, which is all that heterogeneous graphs know."""
+    if asked not in (None, ZERO):
+        raise UnsupportedError(
+            f"Masked features of a heterogeneous graph become 0 (got baseline={asked!r}). Leave baseline out."
+        )
 
 
 @dataclass(frozen=True)

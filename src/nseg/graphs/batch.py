@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nseg.graphs.inputs import ModelInputs, Role, common_roles
+from nseg.graphs.inputs import NODE_TYPE, NODE_TYPES, ModelInputs, Role, common_roles
 
 
 def group_members(ptr: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -112,6 +112,18 @@ class InstanceBatch:
     def row_owner(self) -> Tensor:
         """Instance of each explained row, [R]."""
         return _owner(self.row_ptr)
+
+    @property
+    def node_types(self) -> int:
+        """Number of node types; 1 for a homogeneous graph."""
+        return int(self.args.get(NODE_TYPES, 1))
+
+    @cached_property
+    def node_group(self) -> Tensor:
+        """Group of nodes with the same kind of features that each node belongs to, [N]: its instance and type."""
+        if NODE_TYPE not in self.args:
+            return self.node_owner
+        return torch.add(self.args[NODE_TYPE], self.node_owner, alpha=self.node_types)
 
     @property
     def sizes(self) -> Tensor:

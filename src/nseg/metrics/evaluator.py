@@ -11,7 +11,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
-from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain import Explainer, Explanation, HeteroExplanation
 from torch_geometric.explain.config import MaskType
 
 from nseg.errors import InputError, NsegWarning
@@ -21,6 +21,7 @@ from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.separate import separate_graphs
+from nseg.metrics.hetero import flatten_for_metrics
 from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
@@ -114,9 +115,12 @@ class WorldEvaluator:
     def __init__(
         self, explainer: Explainer, data: Data | Sequence[Data], explanations: Explanation | Sequence[Explanation]
     ) -> None:
-        found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+        found = [explanations] if isinstance(explanations, Explanation | HeteroExplanation) else list(explanations)
         if not found:
             raise InputError("At least one explanation is needed (got none).")
+        model = unwrap_compiled(explainer.model)
+        if all(isinstance(one, HeteroExplanation) for one in found):
+            model, data, found = flatten_for_metrics(explainer, data, found)
         if not all(isinstance(one, Explanation) for one in found):
             raise InputError(
                 f"explanations must be what explain_many or an Explainer returns (got {type(explanations).__name__}). The "
@@ -128,7 +132,7 @@ class WorldEvaluator:
         settings = found[0].get("settings") or {}
         self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))
         self._whole = data if isinstance(data, Data) else None
-        self.model, self.outcome = unwrap_compiled(explainer.model), self._asked()
+        self.model, self.outcome = model, self._asked()
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
         with borrow(self.model), torch.no_grad():
             self.source = self._make_source(data)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
@@ -15,6 +15,7 @@ from nseg.graphs.inputs import ModelInputs, Role
 from nseg.metrics.evaluator import WorldEvaluator
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
+from nseg.model.outcomes import Outcome
 from nseg.model.strategy import PLAIN, UNTRACED, RunStrategy
 from nseg.search.parts import EDGES, NODES, Masks
 
@@ -53,19 +54,30 @@ def _remove(evaluator: WorldEvaluator, one: Explanation, masks: Masks, complemen
 
 
 def _outputs(evaluator: WorldEvaluator, graphs: list[ModelInputs]) -> Tensor:
-    """The model's output for the explained row of each graph, in one batch if that is exact."""
-    role = OUTPUT_ROLES[evaluator.outcome.level.value]
+    """The model's output for the explained row of each graph."""
     zero = torch.zeros(1, dtype=torch.long, device=evaluator.output.device)
     rows = [zero if one.get("index") is None else one.index for one in evaluator.explanations]
+    return outputs_of_graphs(evaluator.model, evaluator.outcome, graphs, rows)
+
+
+def outputs_of_graphs(model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], rows: Sequence[Tensor]) -> Tensor:
+    """A model's output for one row of each graph, in one batch if that is exact, [B, ...].
+
+    Args:
+        model, outcome: the model, borrowed, and how its output is read.
+        graphs: arguments of the model.
+        rows: explained row of each graph, [1] each.
+    """
+    role, zero = OUTPUT_ROLES[outcome.level.value], torch.zeros_like(rows[0])
 
     def run(some: slice, strategy: RunStrategy) -> Tensor:
         instances = pack_graphs(graphs[some], role, rows[some], [zero] * len(rows[some]))
-        return CausalModel(evaluator.model, evaluator.outcome, instances, strategy).output()[0]
+        return CausalModel(model, outcome, instances, strategy).output()[0]
 
     few = [run(slice(n, n + 1), PLAIN) for n in range(min(3, len(graphs)))]
     try:
         together = run(slice(None), UNTRACED)
-        if bool(evaluator.outcome.agree(together[: len(few)], torch.cat(few)).all()):
+        if bool(outcome.agree(together[: len(few)], torch.cat(few)).all()):
             return together
     except Exception:  # a model may raise anything on graphs that it does not expect together
         pass

@@ -175,13 +175,19 @@ class CausalModel:
             score = _require_finite(self.outcome.score(rows, self.instances.target))
             total = self.mean_over_rows(score).sum()
         found = [(value, step) for value, step in recorded if value.dim() and len(value) == self.instances.num_nodes]
-        values, last = [value for value, _ in found], max([len(plan.calls), *(step for _, step in found)])
+        values = [value for value, _ in found]
         gradients: Sequence[Tensor] = [torch.zeros_like(value) for value in values]
         if total.requires_grad and values:
             gradients = torch.autograd.grad(total, values, allow_unused=True, materialize_grads=True)
         shape = self.instances.num_nodes, -1
+
+        def after(step: int) -> int:
+            """Steps that follow on a recorded output; one of an exempt layer counts as part of a chain."""
+            call = plan.calls[step - 1] if 0 < step <= len(plan.calls) else None
+            return max(len(plan.calls) - step, 0) if call is None else call.after
+
         return [
-            Activation(value.detach().reshape(shape), gradient.reshape(shape), self.instances.hops <= last - step)
+            Activation(value.detach().reshape(shape), gradient.reshape(shape), self.instances.hops <= after(step))
             for (value, step), gradient in zip(found, gradients, strict=True)
         ]
 

@@ -23,12 +23,14 @@ from torch_geometric.nn import MessagePassing
 from nseg.errors import ModelError
 from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import ModelInputs
+from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
+from nseg.model.matching import match_edges
 from nseg.model.outcomes import Outcome
 from nseg.model.plan import Messages, Plan, PlannedCall, plan_call
 from nseg.model.products import LinearMessages
 from nseg.model.strategy import RunStrategy
-from nseg.model.tracing import PropagateCall, match_edges, trace_model
+from nseg.model.tracing import PropagateCall, trace_model
 
 CACHED_PLANS = 3
 """Plans for several worlds that are kept besides the latest."""
@@ -98,7 +100,7 @@ class WorldRunner:
         if not self.strategy.planned:
             return Plan(self.instances.repeat_worlds(worlds), [])
         if (worlds, share) not in self._plans:
-            if self._messages is None and self.strategy.drop_edges:
+            if self._messages is None and self.strategy.drop_edges and not isinstance(self.model, HeteroModel):
                 self._find_messages()
             plan = self._trace(worlds, share) if self._messages is None else self._lay_out(worlds, share)
             recent = [key for key in self._plans if key[0] > 1][-CACHED_PLANS:]
@@ -179,7 +181,7 @@ class WorldRunner:
         def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
             nonlocal edge_of_message
             if layer.explain is not False:
-                edge_of_message = match_edges(args[0], inputs, layer, args[2], names[id(layer)])
+                edge_of_message = match_edges(self.model, inputs, layer, args[0], args[2], names[id(layer)]).edge
 
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
             if layer.explain is False:

@@ -15,6 +15,7 @@ from nseg.graphs.checks import check_index, output_role
 from nseg.graphs.inputs import ModelInputs, Role, can_pack
 from nseg.graphs.subgraph import IncomingEdges, TargetCuts
 from nseg.model.causal import CausalModel, Weights
+from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, node_embeddings, predict
 from nseg.model.outcomes import Outcome
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy, random_weights, subgraph_strategies
@@ -63,7 +64,7 @@ class TracedGraph:
                 raise
             self.traced = False  # a layer out of reach of edge masks does not matter where edges are not masked
         self.outputs = check_output_rows(self.output, inputs, outcome)
-        self.hops = len(self.calls)
+        self.hops = max((call.after + 1 for call in self.calls), default=0)
         self.receivers = tuple(sorted({call.receiver for call in self.calls})) or (1,)
 
     @cached_property
@@ -81,13 +82,20 @@ class TracedGraph:
         owner = torch.arange(row.numel(), device=row.device)
         return float(self.cuts(row, owner, owner).at(self.hops + 1).sizes.double().mean())
 
+    @cached_property
+    def explainable(self) -> Tensor:
+        """Rows of the output that stand for something: at node level, those of nodes that the model has an output for."""
+        if isinstance(self.model, HeteroModel):
+            return self.model.output_rows(self.inputs, self.output)
+        return torch.arange(self.output.size(0), device=self.inputs.x.device)
+
     def check_rows(self, index: Any) -> Tensor:
         """Explained rows from an index."""
-        return check_index(index, self.output.size(0)).to(self.inputs.x.device)
+        return self.explainable[check_index(index, len(self.explainable)).to(self.inputs.x.device)]
 
     def check_targets(self, target: Any, row: Tensor) -> Tensor:
         """Class (or value) of each explained row: the given one, or the predicted one if None."""
-        number, output = self.output.size(0), self.output[row]
+        number, output = len(self.explainable), self.output[row]
         if target is None:
             predicted = self.outcome.check_target(output, None)
             self.outcome.require_event(output, predicted)
@@ -97,7 +105,8 @@ class TracedGraph:
             raise InputError(
                 f"target must hold a class for each of the model's {number} rows (got {target.numel()} entries)."
             )
-        return self.outcome.check_target(output, target[row])
+        placed = target.new_zeros(self.output.size(0)).index_copy(0, self.explainable, target)
+        return self.outcome.check_target(output, placed[row])
 
     def cuts(self, row: Tensor, owner: Tensor, target: Tensor) -> TargetCuts:
         """Subgraphs around explained rows.
@@ -142,10 +151,11 @@ class TracedGraph:
 
     def _pilot_rows(self) -> Tensor:
         """A few rows to verify strategies on: the node with most incoming edges, and two more."""
-        number = self.output.size(0)
-        rows = torch.tensor([0, number // 2, number - 1], device=self.inputs.x.device)
+        number = len(self.explainable)
+        rows = self.explainable[[0, number // 2, number - 1]]
         if self.outputs is Role.NODE:
-            degree = self.incoming.degree
+            degree = torch.zeros_like(self.incoming.degree)
+            degree[self.explainable] = self.incoming.degree[self.explainable]
             busy = (degree > 0).nonzero().flatten()
             if busy.numel():
                 rows = torch.stack([degree.argmax(), busy[busy.numel() // 2], busy[-1]])
@@ -224,8 +234,9 @@ class TracedGraph:
         if strategy.batched and (strategy.hops is not None or self.outputs is Role.GRAPH):
             return None
         how = "the whole graph" + ("" if strategy.batched else ", one world at a time")
+        model = self.model.model if isinstance(self.model, HeteroModel) else self.model
         return (
-            f"Shortcuts are not exact for {type(self.model).__name__}: {self.obstacle}. Each explanation therefore runs "
+            f"Shortcuts are not exact for {type(model).__name__}: {self.obstacle}. Each explanation therefore runs "
             f"{how}, hundreds of times. The answers are the same, only slower."
         )
 

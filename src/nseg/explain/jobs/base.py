@@ -19,7 +19,8 @@ from torch_geometric.explain.config import ExplanationType
 
 from nseg.errors import BudgetError, InputError
 from nseg.explain.algorithm import BatchedAlgorithm
-from nseg.explain.answers import BatchAnswer, build_explanation
+from nseg.explain.answers import BatchAnswer, build_explanation, restrict_masks
+from nseg.explain.jobs.memory import chunks, saved_bytes
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.verification import SAMPLE, References, find_wrong
@@ -27,10 +28,9 @@ from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs
-from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
-from nseg.model.hooks import count_saved_bytes
 from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
 from nseg.runs import fingerprint
@@ -121,6 +121,15 @@ class ExplainJob(ABC):
     @property
     def model(self) -> torch.nn.Module:
         return unwrap_compiled(self.explainer.model)
+
+    @property
+    def network(self) -> torch.nn.Module:
+        """What is called with a graph's tensors: the model, or an adapter around it."""
+        return self.model
+
+    def output_id(self, row: int) -> int:
+        """The caller's number of an explained row."""
+        return row
 
     @property
     def algorithm(self) -> Any:
@@ -241,7 +250,11 @@ class ExplainJob(ABC):
             if self.strict:
                 raise
             if len(rows) == 1:
-                return [OwnExplanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
+                return [
+                    OwnExplanation(
+                        output_id=self.output_id(int(rows)), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+                    )
+                ]
         half = len(rows) // 2  # one of them fails: find it by halving
         return self._explain_or_say_why(rows[:half]) + self._explain_or_say_why(rows[half:])
 
@@ -296,7 +309,7 @@ class ExplainJob(ABC):
         if not self.dependence_checked:
             largest.require_dependence(*self.masks)
             self.dependence_checked = True
-        saved = _saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
+        saved = saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
         per_world = MEMORY_OVERHEAD * saved
         need = per_world * algorithm.worlds(algorithm.parts(largest.instances)) * causal.instances.sizes
         if float(need.max()) > self.budget:
@@ -343,15 +356,25 @@ class ExplainJob(ABC):
         self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
     ) -> Explanation:
         """The explanation of one instance on its own graph, with everything that PyG puts into one."""
+        found = self._assemble(instances, b, output, answer, target)
+        found.validate_masks()
+        return found
+
+    def _assemble(
+        self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
+    ) -> OwnExplanation:
+        """The explanation of one instance on its own graph."""
         inputs, row = instances.single(b)
         edge_id = instances.edge_id[instances.members(Role.EDGE, b)]
         node_id = instances.node_id[instances.members(Role.NODE, b)]
         if isinstance(answer, Explanation):
-            found = _restrict(answer, edge_id, node_id)
+            found = restrict_masks(answer, edge_id, node_id)
             found.outcome = self.outcome.event
         else:
             batch, position = answer
-            found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, self.algorithm.settings)
+            kinds = inputs.kwargs.get(EDGE_KIND)
+            settings = self.algorithm.settings
+            found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, settings, kinds)
         found._model_config, found._model_args = self.explainer.model_config, list(inputs.kwargs)
         found.prediction = output if not self.phenomenon else None
         found.target = self.explainer.get_target(output) if target is None else target
@@ -360,41 +383,4 @@ class ExplainJob(ABC):
         for name, value in inputs.kwargs.items():
             found[name] = value
         found.edge_id, found.node_id = edge_id, node_id
-        found.validate_masks()
         return found
-
-
-def _restrict(answer: Explanation, edge_id: Tensor, node_id: Tensor) -> OwnExplanation:
-    """The masks of an explanation of the whole graph, on some of its edges and nodes."""
-    found = OwnExplanation()
-    for name, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes)):
-        mask = answer.get(name)
-        if mask is not None:
-            found[name] = mask[ids] if mask.size(0) == size else mask
-    return found
-
-
-def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:
-    """Consecutive chunks whose needs sum to at most the budget, with at least one and at most ``most`` members.
-
-    >>> [part.tolist() for part in chunks(torch.tensor([3, 3, 3, 9, 1]), 6, 2)]
-    [[0, 1], [2], [3], [4]]
-    """
-    part: list[int] = []
-    total = 0.0
-    for number, cost in enumerate(need.tolist()):
-        if part and (total + cost > budget or len(part) == most):
-            yield torch.tensor(part)
-            part, total = [], 0.0
-        part.append(number)
-        total += cost
-    yield torch.tensor(part)
-
-
-def _saved_bytes(algorithm: BatchedAlgorithm, causal: CausalModel) -> int:
-    """Bytes that one world saves for its backward pass."""
-    parts = algorithm.parts(causal.instances)
-    ones = parts.full(1.0, causal.dtype).map(lambda mask: mask.unsqueeze(0).requires_grad_())
-    with count_saved_bytes() as saved:
-        causal.do(parts.to_weights(ones))
-    return saved()

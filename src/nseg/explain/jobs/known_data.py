@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
 from nseg.explain.jobs.base import ExplainJob
 from nseg.model.borrow import borrow, one_thread
@@ -18,7 +19,7 @@ def complete_outcome(job: ExplainJob) -> None:
             job.outcome = job.outcome.complete(*job.known_predictions())
 
 
-def known_values(data: Data, outcome: Outcome) -> Tensor | None:
-    """The true values of a regression on one graph, if it holds them as ``y``, [R]."""
+def known_values(data: Any, outcome: Outcome) -> Tensor | None:
+    """The true values of a regression on one graph, or one node type of it, if it holds them as ``y``, [R]."""
     y = data.get("y")
     return outcome.target_rows(y) if isinstance(y, Tensor) and y.is_floating_point() else None

@@ -11,8 +11,9 @@ from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
 from nseg.explain.algorithm import BatchedAlgorithm
-from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob, chunks
+from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob
 from nseg.explain.jobs.known_data import known_values
+from nseg.explain.jobs.memory import chunks
 from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import pack_graphs
 from nseg.graphs.checks import check_alike
@@ -67,7 +68,7 @@ class ManyGraphsJob(ExplainJob):
         for n in range(0, len(self.data), -(-len(self.data) // MOST_PREDICTIONS)):
             data = self.data[n]
             try:
-                outputs.append(call_model(self.model, self.model_inputs(data, {}), self.outcome))
+                outputs.append(call_model(self.network, self.model_inputs(data, {}), self.outcome))
                 values.append(known_values(data, self.outcome))
             except Exception:  # a graph that fails says so when it is explained
                 continue
@@ -98,14 +99,14 @@ class ManyGraphsJob(ExplainJob):
 
     def _references(self, graph: ModelInputs, target: Tensor) -> Iterator[CausalModel]:
         """The causal model of one graph without shortcuts."""
-        yield pack_causal_model(self.model, self.outcome, [graph], target, PLAIN)
+        yield pack_causal_model(self.network, self.outcome, [graph], target, PLAIN)
 
     def _blocks(self, rows: Tensor) -> Iterator[tuple[list[int], list[ModelInputs]]]:
         """Numbers of explained graphs and the model's arguments, as many at once as fit into memory."""
         numbers = rows.tolist()
         inputs = [self.model_inputs(self.data[n], {}) for n in numbers]
         sizes = torch.tensor([one.num_nodes + one.num_edges for one in inputs])
-        each = bytes_per_member(self.model, inputs[0], self.outcome)
+        each = bytes_per_member(self.network, inputs[0], self.outcome)
         for block in chunks(sizes * each, self.budget, MOST_INSTANCES):
             yield [numbers[b] for b in block.tolist()], [inputs[b] for b in block.tolist()]
 
@@ -113,7 +114,7 @@ class ManyGraphsJob(ExplainJob):
         check_alike(inputs, numbers)
         given = [self._given_classes(self.data[n], n) for n in numbers]
         # one graph shows whether the model is deterministic; of others, packed and single outputs are compared anyway
-        outputs = [predict(self.model, one, self.outcome, twice=not n) for n, one in enumerate(inputs)]
+        outputs = [predict(self.network, one, self.outcome, twice=not n) for n, one in enumerate(inputs)]
         for n, one, output in zip(numbers, inputs, outputs, strict=True):
             check_output_rows(output, one, self.outcome)
             if one.num_graphs != 1:
@@ -133,7 +134,7 @@ class ManyGraphsJob(ExplainJob):
         self, block: _GraphBlock, strategies: Sequence[RunStrategy] = GRAPH_STRATEGIES
     ) -> Iterator[tuple[Tensor, CausalModel]]:
         return causal_models_of_graphs(
-            self.model, self.outcome, block.inputs, block.output, block.classes, *self.masks, strategies
+            self.network, self.outcome, block.inputs, block.output, block.classes, *self.masks, strategies
         )
 
     def _answer_block(
@@ -149,7 +150,7 @@ class ManyGraphsJob(ExplainJob):
 
         def pack(which: list[int], strategy: RunStrategy) -> CausalModel:
             graphs = [block.inputs[n] for n in which]
-            return pack_causal_model(self.model, self.outcome, graphs, block.classes[which], strategy)
+            return pack_causal_model(self.network, self.outcome, graphs, block.classes[which], strategy)
 
         def note(models: Iterator[tuple[Tensor, CausalModel]]) -> Iterator[tuple[Tensor, CausalModel]]:
             for which, causal in models:

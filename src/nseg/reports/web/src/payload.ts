@@ -25,7 +25,38 @@ export interface Payload {
   /** Units of features, if they have any. */
   units: string[];
   instances: Instance[];
+  /** Patterns of each class, if they were given. */
+  patterns?: ClassPatterns[];
 }
+
+export interface ClassPatterns {
+  name: string;
+  /** Share of the predictions that no pattern explains; of those held out, if there are any. */
+  unexplained: number;
+  held_out: boolean;
+  patterns: Pattern[];
+}
+
+export interface Pattern {
+  text: string;
+  sentence: string;
+  coverage: number;
+  elsewhere: number | null;
+  right: number;
+  wrong: number;
+  pns: number | null;
+  necessity: Trial | null;
+  sufficiency: Trial | null;
+  /** Ids of explained instances. */
+  examples: number[];
+  /** Position, name, and whether the node is explained. */
+  nodes: [number, number, string, boolean][];
+  /** Both ends and the order of a bond. */
+  edges: [number, number, number][];
+}
+
+/** Number changed, number tested, and the interval of the share. */
+export type Trial = [number, number, number, number];
 
 export interface Summary {
   title: string;
