@@ -176,7 +176,7 @@ export class Drawing {
     const cy = this.cy;
     if (cy === null) return;
     cy.fit(undefined, 20);
-    if (cy.zoom() > 1.6) cy.zoom({ level: 1.6, position: middle(cy.elements().boundingBox()) }).center();
+    if (!this.payload.molecules && cy.zoom() > 1.6) cy.zoom({ level: 1.6, position: middle(cy.elements().boundingBox()) }).center();
   }
 
   /** Zoom to the kept part and the explained node, but not too close. */
