@@ -15,6 +15,7 @@ import pytest
 import nseg
 from nseg import backends, baselines, datasets, metrics, models, pattern, runs, study
 from nseg.datasets import catalogue
+from nseg.datasets.names import REGRESSIONS
 from nseg.models import nets
 from nseg.runs.layout import SHARD
 
@@ -118,10 +119,11 @@ def test_no_lazy_name_is_also_a_module(package: ModuleType) -> None:
 
 
 def test_names_known_without_torch_are_those_that_exist() -> None:
-    assert (*catalogue._GENERATED, *catalogue._FROM_FILES) == datasets.NAMES
+    plain, typed = (*datasets.NAMES, *REGRESSIONS), datasets.HETERO_NAMES
+    assert {*catalogue._GENERATED, *catalogue._FROM_FILES} == {*plain, *typed}
     assert tuple(nets._CLASSES) == models.ARCHITECTURES
-    assert set(models.manifest()) == {f"{name}/{one}" for name in datasets.NAMES for one in models.ARCHITECTURES} | {
-        f"{name}/{one}" for name in datasets.HETERO_NAMES for one in models.HETERO_ARCHITECTURES
+    assert set(models.manifest()) == {f"{name}/{one}" for name in plain for one in models.ARCHITECTURES} | {
+        f"{name}/{one}" for name in typed for one in models.HETERO_ARCHITECTURES
     }
     assert inspect.signature(nseg.explain_many).parameters["shard"].default == SHARD
     for name in baselines.CATALOGUE:

@@ -106,10 +106,8 @@ def build_explanation(
         "settings": settings.as_plain_data(),
     }
     if answer.path is not None:
-        values |= {
-            "edge_order": on_edges(answer.path.order.get(EDGES)),
-            "node_order": on_nodes(answer.path.order.get(NODES)),
-        }
+        order = answer.path.order
+        values |= {"edge_order": on_edges(order.get(EDGES)), "node_order": on_nodes(order.get(NODES))}
         values |= {"path_sizes": answer.path.sizes[:, number], "path_pns": answer.path.pns[:, number]}
     for name, value in values.items():
         if value is not None:
