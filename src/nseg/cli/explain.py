@@ -63,6 +63,10 @@ Folder = Annotated[
 ]
 Strict = Annotated[bool, typer.Option(help="Stop at the first prediction that cannot be explained.")]
 Retry = Annotated[bool, typer.Option(help="In a run that continues, explain again what could not be explained.")]
+Seconds = Annotated[
+    float | None,
+    typer.Option(help="Time for all explanations; then the best found so far is returned. Not with --out."),
+]
 Shard = Annotated[int, typer.Option(min=1, help="Largest number of predictions that are explained and stored together.")]
 Measure = Annotated[bool, typer.Option(help="Also print metrics; loads all explanations into memory.")]
 Page = Annotated[Path | None, typer.Option(help="HTML file to write, which shows the explanations in a browser.")]
@@ -87,6 +91,7 @@ def explain(
     out: Folder = None,
     strict: Strict = False,
     retry: Retry = True,
+    seconds: Seconds = None,
     backend: BackendName = None,
     workers: Workers = None,
     address: Address = None,
@@ -121,7 +126,7 @@ def explain(
         algorithm.fit(explainer, subject.graphs, outputs, progress=progress)
     with backends.make(backend, workers, address) as pool, interruptible(resumable=out is not None):
         run: dict[str, Any] = {"out": out, "strict": strict, "retry": retry, "backend": pool, "shard": shard}
-        run |= {"progress": progress, **subject.names, **given}
+        run |= {"progress": progress, "seconds": seconds, **subject.names, **given}
         found: Sequence[Explanation] = explain_many(explainer, subject.graphs, outputs, **run)
     done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
     say(f"{done}, masks {masks}, {algorithm}.")

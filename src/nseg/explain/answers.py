@@ -27,6 +27,7 @@ class BatchAnswer:
         exact: whether each hard mask is the best there is, by enumeration, [B].
         split: probability of each sub-event of the complement.
         common: whether node masks are of features common to all nodes.
+        stopped: with a time limit, the stage of the search that was cut short, or an empty text.
     """
 
     instances: InstanceBatch
@@ -37,6 +38,7 @@ class BatchAnswer:
     exact: Tensor
     split: tuple[float, ...]
     common: bool = False
+    stopped: str | None = None
 
 
 def build_explanation(
@@ -80,6 +82,7 @@ def build_explanation(
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,
         "settings": settings.as_plain_data(),
+        "stopped": answer.stopped,
     }
     for name, value in values.items():
         if value is not None:

@@ -18,6 +18,7 @@ from nseg.errors import NsegWarning
 from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
 from nseg.explain.naming import check_names, with_names
 from nseg.explain.progress import ShardProgress, progress_bar
+from nseg.explain.time_budget import TimeBudget, check_seconds, describe_unfinished
 from nseg.graphs.large import LargeGraph
 from nseg.model.causal import CausalModel
 from nseg.names import NamedData, resolve_names
@@ -26,6 +27,7 @@ from nseg.runs.folder import RunFolder, open_run
 from nseg.runs.layout import SHARD, in_target_order
 from nseg.runs.parquet import encode
 from nseg.runs.stored import Explanations
+from nseg.search.deadline import now
 
 
 @overload
@@ -40,6 +42,7 @@ def explain_many(
     out: None = None,
     strict: bool | None = None,
     retry: bool = True,
+    seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -64,6 +67,7 @@ def explain_many(
     out: str | Path,
     strict: bool | None = None,
     retry: bool = True,
+    seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -87,6 +91,7 @@ def explain_many(
     out: str | Path | None = None,
     strict: bool | None = None,
     retry: bool = True,
+    seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -114,6 +119,9 @@ def explain_many(
         strict: stop at the first target that cannot be explained, e.g. because the model gives NaN. If false, such a target
             gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.
         retry: when a run is resumed, also explain shards again with targets that could not be explained; never for worse.
+        seconds: time for the whole call. When it is over, searches end with the best they have found, which is verified
+            as always; ``stopped`` on each explanation says which stage was cut short. Results then depend on the speed of
+            the machine. Not with ``out``.
         backend, workers: ``"local"``, ``"processes"``, ``"ray"`` or an object; number of workers, by default one per core.
         shard: maximum number of targets that are explained, sent and stored together.
         node_names, feature_names, class_names, edge_names, units: lists or dictionaries (:mod:`nseg.names`); by default
@@ -126,23 +134,30 @@ def explain_many(
         ``reached`` marks the edges over which messages can reach it (the others are there for normalisation only).
         With ``out``, the stored explanations, read on demand, without graphs. Both have ``to_frame``, ``to_csv``, ...
     """
+    began = now()
+    if seconds is not None:
+        check_seconds(seconds, explainer.algorithm, out is not None)
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     shards = job.shards(index, shard)
     names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
     check_names(job, names, [row for _, rows in shards for row in rows])
-    with progress_bar(progress) as bar, open_backend(backend, workers) as opened:
-        meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
-        job.advance = meter.tick
-        if out is None:
-            return _explain_in_memory(opened, job, shards, meter, names)
-        return _explain_to_folder(opened, job, shards, meter, names, out, retry)
+    with open_backend(backend, workers) as opened:
+        opened.prepare(len(shards))
+        with progress_bar(progress) as bar:
+            meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
+            job.advance = meter.tick
+            job.time = None if seconds is None else TimeBudget.of_call(seconds, began, shards, opened)
+            if out is None:
+                return _explain_in_memory(opened, job, shards, meter, names)
+            return _explain_to_folder(opened, job, shards, meter, names, out, retry)
 
 
 def _explain_in_memory(
     backend: Backend, job: ExplainJob, shards: list[Shard], meter: ShardProgress, names: NamedData
 ) -> ExplanationList:
     explanations = _explain_all(backend, job, shards, meter)
-    _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), job.notes)
+    unfinished = describe_unfinished(explanations, job.time)
+    _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), [*job.notes, *unfinished])
     return ExplanationList(with_names(one, names) for one in explanations)
 
 

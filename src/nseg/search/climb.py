@@ -7,6 +7,7 @@ from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.complement import Shifted
+from nseg.search.deadline import time_is_up
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.formulas import entropy, mix
 from nseg.search.harden import SEARCH_TOLERANCE, SearchResult
@@ -37,7 +38,7 @@ def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick:
     found = descend(causal, parts, initial_logits(causal, parts, settings), method, loop, tick)
     if settings.keep == "last":
         return SearchResult(found.last.map(lambda mask: mask[0]), steps=found.steps)
-    if not settings.path_points:
+    if not settings.path_points or time_is_up("second ranking"):
         return SearchResult(found.best, found.best_of_starts if len(settings.starts) > 1 else None, steps=found.steps)
     slope = path_gradient(causal, parts, settings.path_points)
     rankings = Masks({name: torch.cat([mask, slope[name].unsqueeze(0)]) for name, mask in found.best_of_starts.items()})

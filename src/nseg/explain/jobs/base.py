@@ -22,6 +22,7 @@ from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
+from nseg.explain.time_budget import TimeBudget, limit_search
 from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.batch import InstanceBatch
@@ -76,7 +77,7 @@ class ExplainJob(ABC):
 
     SENT = (
         *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
-        *("targets", "plain"),
+        *("targets", "plain", "time"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
 
@@ -90,6 +91,7 @@ class ExplainJob(ABC):
         self.original_size: tuple[int, int] | None = None
         self.targets = 1
         self.plain = False
+        self.time: TimeBudget | None = None
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
@@ -191,6 +193,8 @@ class ExplainJob(ABC):
         number, rows = shard
         self.notes, plain = [], self.plain
         self.sample = self._choose_sample(number, rows)
+        if self.time is not None:
+            self.time.begin_shard(number)
         with self.ready():
             if not isinstance(self.algorithm, BatchedAlgorithm):  # PyG's algorithms use torch's random state
                 torch.manual_seed(self.seed if number == 0 else (self.seed + number) % (1 << 63))
@@ -281,7 +285,9 @@ class ExplainJob(ABC):
         algorithm = self.algorithm
         for part, small in self._chunks(causal):
             tick = partial(self.advance, len(part) / algorithm.ticks)
-            yield part, algorithm.answer(small, algorithm.parts(small.instances), tick)
+            with limit_search(self.time, len(part)) as limit:
+                answer = algorithm.answer(small, algorithm.parts(small.instances), tick)
+            yield part, answer if limit is None else replace(answer, stopped=limit.stopped)
 
     def _chunks(self, causal: CausalModel) -> Iterator[tuple[Tensor, CausalModel]]:
         """Causal models that fit into memory and together hold all instances, with the numbers of their instances."""
