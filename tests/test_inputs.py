@@ -146,13 +146,17 @@ def test_a_loader_that_shuffles_is_mentioned() -> None:
         explain_many(explainer(seeded(Molecule), quick(steps=1), GRAPH_CONFIG), DataLoader(GRAPHS, shuffle=True))
 
 
-def test_heterogeneous_graphs_are_refused_one_or_many() -> None:
+def test_homogeneous_and_heterogeneous_graphs_are_not_mixed() -> None:
     one = HeteroData()
     one["a"].x, one["a", "to", "a"].edge_index = DATA.x, DATA.edge_index
     explain = explainer(seeded(Molecule), quick(), GRAPH_CONFIG)
-    for data in (one, [one, one], [GRAPHS[0], one], DataLoader([one, one], batch_size=2)):
-        with pytest.raises(InputError, match="Heterogeneous graphs are not supported"):
+    for data in ([GRAPHS[0], one], [one, GRAPHS[0]]):
+        with pytest.raises(InputError, match="all homogeneous or all heterogeneous"):
             explain_many(explain, data)
+    with pytest.raises(InputError, match="needs a sequence of graphs"):
+        explain_many(explain, one)
+    with pytest.raises(ModelError, match="must run on its input"):
+        explain_many(explain, [one, one])
 
 
 # --- node numbers and indices --------------------------------------------------------------------------------------------

@@ -36,7 +36,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(deadline, "now", found)
     monkeypatch.setattr("nseg.explain.time_budget.now", found)
-    monkeypatch.setattr("nseg.explain.many.now", found)
     return found
 
 
@@ -130,7 +129,9 @@ def test_later_batches_share_what_earlier_ones_have_left(clock: Clock) -> None:
 
 
 def test_workers_have_more_time_together(clock: Clock) -> None:
-    budget = TimeBudget.of_call(10 / (1 - RESERVE), 1.0, [(n, [0, 1]) for n in range(5)], type("", (), {"workers": 2}))
+    clock.seconds = -1.0  # the call begins at 0
+    limit = TimeBudget.of_call(11 / (1 - RESERVE), NSEG(), stored=False)
+    budget = limit.shared_by([(n, [0, 1]) for n in range(5)], type("", (), {"workers": 2}))
     budget.begin_shard(0)
     assert budget.share(2) == pytest.approx(10 * 2 / 5)
     budget.begin_shard(4)  # the last shard: the other worker has nothing to do

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import Explainer
 from torch_geometric.explain.config import ModelTaskLevel
 
@@ -84,6 +84,11 @@ def counterfactual(
     names = resolve_names(data, node_names, feature_names, class_names, edge_names, units).graph(number)
     single = explainer.model_config.task_level is not ModelTaskLevel.graph
     job = make_job(explainer, graph if single else [graph], None, BUDGET, kwargs)
+    if job.outcome.event is not None:
+        raise UnsupportedError(
+            f"counterfactual looks for another class (got an explainer of {job.outcome.event}). Use a classifier, and a "
+            "method without outcome=."
+        )
     with torch.no_grad(), borrow(job.model), one_thread():
         inputs = job.model_inputs(graph, kwargs)
         row = int(check_index(number, output_role(inputs, job.outcome.level)[1])[0]) if single else 0
@@ -95,6 +100,10 @@ def counterfactual(
 
 def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
     """The graph that is changed, and the number of the output."""
+    if isinstance(data, HeteroData) or (isinstance(data, Sequence) and any(isinstance(one, HeteroData) for one in data)):
+        raise UnsupportedError(
+            "Counterfactuals need homogeneous graphs (got HeteroData). Use explain_many, or to_homogeneous()."
+        )
     if isinstance(data, LargeGraph):
         raise InputError(
             "counterfactual needs a graph in memory (got a LargeGraph). Cut the part around the node: "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg.backends.base import Backend
@@ -18,7 +18,7 @@ from nseg.errors import NsegWarning
 from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
 from nseg.explain.naming import check_names, with_names
 from nseg.explain.progress import ShardProgress, progress_bar
-from nseg.explain.time_budget import TimeBudget, check_seconds, describe_unfinished
+from nseg.explain.time_budget import TimeBudget, describe_unfinished
 from nseg.graphs.large import LargeGraph
 from nseg.model.causal import CausalModel
 from nseg.names import NamedData, resolve_names
@@ -27,13 +27,12 @@ from nseg.runs.folder import RunFolder, open_run
 from nseg.runs.layout import SHARD, in_target_order
 from nseg.runs.parquet import encode
 from nseg.runs.stored import Explanations
-from nseg.search.deadline import now
 
 
 @overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -58,7 +57,7 @@ def explain_many(
 @overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -82,7 +81,7 @@ def explain_many(
 
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -110,7 +109,7 @@ def explain_many(
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
         data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
             ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Of a
-            :class:`nseg.LargeGraph` the model sees subgraphs only (node level, and pairs of nodes).
+            :class:`nseg.LargeGraph` the model sees subgraphs only. Of ``HeteroData``, ``HeteroExplanation`` comes back.
         index: nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.
@@ -119,9 +118,8 @@ def explain_many(
         strict: stop at the first target that cannot be explained, e.g. because the model gives NaN. If false, such a target
             gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.
         retry: when a run is resumed, also explain shards again with targets that could not be explained; never for worse.
-        seconds: time for the whole call. When it is over, searches end with the best they have found, which is verified
-            as always; ``stopped`` on each explanation says which stage was cut short. Results then depend on the speed of
-            the machine. Not with ``out``.
+        seconds: time for the call, after which searches end with the best found so far; ``stopped`` on the explanations says
+            which stage was cut short. Results then depend on the machine. Not with ``out``.
         backend, workers: ``"local"``, ``"processes"``, ``"ray"`` or an object; number of workers, by default one per core.
         shard: maximum number of targets that are explained, sent and stored together.
         node_names, feature_names, class_names, edge_names, units: lists or dictionaries (:mod:`nseg.names`); by default
@@ -134,22 +132,33 @@ def explain_many(
         ``reached`` marks the edges over which messages can reach it (the others are there for normalisation only).
         With ``out``, the stored explanations, read on demand, without graphs. Both have ``to_frame``, ``to_csv``, ...
     """
-    began = now()
-    if seconds is not None:
-        check_seconds(seconds, explainer.algorithm, out is not None)
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
+    job.time = TimeBudget.of_call(seconds, explainer.algorithm, out is not None)
     shards = job.shards(index, shard)
     names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
     check_names(job, names, [row for _, rows in shards for row in rows])
-    with open_backend(backend, workers) as opened:
-        opened.prepare(len(shards))
-        with progress_bar(progress) as bar:
-            meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
-            job.advance = meter.tick
-            job.time = None if seconds is None else TimeBudget.of_call(seconds, began, shards, opened)
-            if out is None:
-                return _explain_in_memory(opened, job, shards, meter, names)
-            return _explain_to_folder(opened, job, shards, meter, names, out, retry)
+    with open_backend(backend, workers, len(shards)) as opened, progress_bar(progress) as bar:
+        return _explain(opened, job, shards, ShardProgress(bar(job.targets)), names, out, retry)
+
+
+def _explain(
+    backend: Backend,
+    job: ExplainJob,
+    shards: list[Shard],
+    meter: ShardProgress,
+    names: NamedData,
+    out: str | Path | None,
+    retry: bool,
+) -> ExplanationList | Explanations:
+    job.advance = meter.tick
+    if job.time is not None:
+        job.time = job.time.shared_by(shards, backend)
+    if out is None:
+        return _explain_in_memory(backend, job, shards, meter, names)
+    with open_run(out, job.manifest(shards), len(shards)) as folder:
+        folder.write_names(names, in_target_order([rows for _, rows in shards]))
+        _explain_missing(backend, job, shards, folder, meter, retry)
+    return Explanations(out)
 
 
 def _explain_in_memory(
@@ -159,21 +168,6 @@ def _explain_in_memory(
     unfinished = describe_unfinished(explanations, job.time)
     _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), [*job.notes, *unfinished])
     return ExplanationList(with_names(one, names) for one in explanations)
-
-
-def _explain_to_folder(
-    backend: Backend,
-    job: ExplainJob,
-    shards: list[Shard],
-    meter: ShardProgress,
-    names: NamedData,
-    out: str | Path,
-    retry: bool,
-) -> Explanations:
-    with open_run(out, job.manifest(shards), len(shards)) as folder:
-        folder.write_names(names, in_target_order([rows for _, rows in shards]))
-        _explain_missing(backend, job, shards, folder, meter, retry)
-    return Explanations(out)
 
 
 def _explain_all(backend: Backend, job: ExplainJob, shards: list[Shard], meter: ShardProgress) -> list[Explanation]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -37,17 +37,23 @@ class TimeBudget:
 
     seconds: float
     end: float
-    targets: int
-    shard: int
+    targets: int = 1
+    shard: int = 1
     workers: int = 1
     left: int = 0
 
     @classmethod
-    def of_call(cls, seconds: float, began: float, shards: Sequence[tuple[int, list[int]]], backend: Any) -> TimeBudget:
-        """The budget of a call that began at some time, for its shards."""
-        end = began + (1 - RESERVE) * float(seconds)
+    def of_call(cls, seconds: float | None, algorithm: Any, stored: bool) -> TimeBudget | None:
+        """The budget of a call that begins now; None without a limit. Raises if the call cannot have this limit."""
+        if seconds is None:
+            return None
+        _check_seconds(seconds, algorithm, stored)
+        return cls(float(seconds), now() + (1 - RESERVE) * float(seconds))
+
+    def shared_by(self, shards: Sequence[tuple[int, list[int]]], backend: Any) -> TimeBudget:
+        """The same budget, shared out among the targets of some shards, which a backend explains."""
         workers = getattr(backend, "workers", None) or 1
-        return cls(float(seconds), end, sum(len(rows) for _, rows in shards), len(shards[0][1]), workers)
+        return replace(self, targets=sum(len(rows) for _, rows in shards), shard=len(shards[0][1]), workers=workers)
 
     def begin_shard(self, number: int) -> None:
         """Begin a shard; those of lower numbers have begun before."""
@@ -65,9 +71,9 @@ class TimeBudget:
         return max(self.end - now(), 0.0) * min(targets * at_once / left, 1.0)
 
 
-def check_seconds(seconds: Any, algorithm: Any, stored: bool) -> None:
+def _check_seconds(seconds: Any, algorithm: Any, stored: bool) -> None:
     """Raise unless a call may have this time limit."""
-    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < seconds < math.inf:
+    if isinstance(seconds, bool) or not isinstance(seconds, Real) or not 0 < float(seconds) < math.inf:
         raise InputError(f"seconds must be a positive number (got {seconds!r}). Leave it out for no time limit.")
     if not isinstance(algorithm, BatchedAlgorithm):
         raise UnsupportedError(

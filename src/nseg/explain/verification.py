@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
+from nseg.explain.measurement import Measured, measure_hard
 from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
-from nseg.search.worlds import evaluate
 
 if TYPE_CHECKING:
     from nseg.explain.answers import BatchAnswer
@@ -77,16 +78,18 @@ def _agrees(answer: BatchAnswer, which: Tensor, reference: CausalModel | None) -
         return none
     try:
         p = reference_probabilities(answer, which, reference)
+        own = _probabilities(answer.measured)[:, which]
     except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
         return none
     tolerance = 2 * torch.finfo(p.dtype).eps ** 0.6
-    same: Tensor = ((p - answer.hard_p[:, which]).abs() <= tolerance).all(0)
+    known = min(len(p), len(own))  # a model may not run on a smaller graph
+    same: Tensor = ((p[:known] - own[:known]).abs() <= tolerance).all(0)
     return same
 
 
 @torch.no_grad()
 def reference_probabilities(answer: BatchAnswer, which: Tensor, reference: CausalModel) -> Tensor:
-    """p_factual and p_complement of the hard masks of some answers in a reference, [2, b].
+    """p_factual and p_complement of the hard masks of some answers in a reference, with masks and with deletion, [4, b].
 
     Edges and nodes outside the masks count as not explained, as on an explanation: 0 in the mask, 1 in its complement.
     """
@@ -97,17 +100,24 @@ def reference_probabilities(answer: BatchAnswer, which: Tensor, reference: Causa
         mine = torch.isin(answer.instances.edge_owner, which)
         values = answer.hard[EDGES][mine].to(reference.dtype)
         masks[EDGES] = _place(values, instances, there, edges=True)
+        if answer.tied:  # as on an explanation
+            masks[EDGES] = torch.maximum(masks[EDGES], masks[EDGES][reverse_edges(there.edge_index, there.num_nodes)])
     if NODES in answer.hard:
         hard = answer.hard[NODES]
         if answer.common:
-            kind, masks[NODES] = MaskType.common_attributes, hard[which].to(reference.dtype)
+            per_type = hard.view(-1, instances.node_types, hard.size(1))  # [B, types, F]
+            kind, masks[NODES] = MaskType.common_attributes, per_type[which].flatten(0, 1).to(reference.dtype)
         else:
             kind = MaskType.object if hard.size(1) == 1 else MaskType.attributes
             mine = torch.isin(answer.instances.node_owner, which)
             masks[NODES] = _place(hard[mine].to(reference.dtype), instances, there, edges=False)
     parts = MaskParts.of(there, EDGES in masks, kind)
-    found = evaluate(reference, parts, masks.map(lambda mask: mask.unsqueeze(0)), answer.split)
-    return torch.cat([found.p_factual, found.p_complement])
+    return _probabilities(measure_hard(reference, parts, masks, answer.split, answer.measured.intervention))
+
+
+def _probabilities(measured: Measured) -> Tensor:
+    """p_factual and p_complement by all interventions that are known, masks first, [2 or 4, B]."""
+    return torch.cat([torch.stack([one.p_factual, one.p_complement]) for one in measured.by.values()])
 
 
 def _place(values: Tensor, here: InstanceBatch, there: InstanceBatch, edges: bool) -> Tensor:
