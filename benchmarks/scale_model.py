@@ -4,9 +4,11 @@
     python benchmarks/scale_model.py --measure --out benchmarks/results/scale_local.csv
 
 The first form reads the shard times that the second one measured (``--shards FILE``), and simulates clusters of 1 to 10,000
-workers. The second form explains BA-Shapes' nodes in one and in two worker processes, stores the seconds of every shard, and
-compares the time of both runs with the model's prediction from the shards of the first. Shards wait for workers in order,
-as in :mod:`nseg.backends`.
+workers. The second form explains BA-Shapes' nodes in one and in two worker processes, stores the seconds and CPU seconds of
+every shard, and compares the time of both runs with the model's predictions: from the shards of the first run
+(``predicted``), which knows nothing of workers that slow each other down, and from its own (``predicted_own``). Forecasts
+use CPU seconds, which other work on this machine does not lengthen. Shards wait for workers in order, as in
+:mod:`nseg.backends`.
 """
 
 from __future__ import annotations
@@ -174,14 +176,14 @@ def forecast_rows(seconds: tuple[float, ...], targets_per_shard: int) -> list[di
 
 
 class _TimedCall:
-    """A function that also returns the seconds of each call."""
+    """A function that also returns the seconds and CPU seconds of each call."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function, self.gpus = function, getattr(function, "gpus", 0)
 
-    def __call__(self, item: Any) -> tuple[Any, float]:
-        began = time.perf_counter()
-        return self.function(item), time.perf_counter() - began
+    def __call__(self, item: Any) -> tuple[Any, float, float]:
+        began, cpu = time.perf_counter(), time.process_time()
+        return self.function(item), time.perf_counter() - began, time.process_time() - cpu
 
 
 def measure(nodes: int, shard: int) -> list[dict[str, float]]:
@@ -192,40 +194,45 @@ def measure(nodes: int, shard: int) -> list[dict[str, float]]:
     from nseg.models import pretrained
 
     class Timed(Backend):
-        """Worker processes that note the seconds of each shard."""
+        """Worker processes that note the seconds and CPU seconds of each shard."""
 
         def __init__(self, workers: int) -> None:
-            self.inner, self.seconds = Processes(workers), dict[int, float]()
+            self.inner, self.spent = Processes(workers), dict[int, tuple[float, float]]()
 
         def map(self, function: Any, items: Sequence[Any]) -> Generator[tuple[int, Any], None, None]:
-            for number, (result, seconds) in self.inner.map(_TimedCall(function), items):
-                self.seconds[number] = seconds
+            for number, (result, *spent) in self.inner.map(_TimedCall(function), items):
+                self.spent[number] = (spent[0], spent[1])
                 yield number, result
 
     bench, model = load("ba-shapes"), pretrained("ba-shapes", "gcn")
     explainer = Explainer(model, NSEG(), explanation_type="model", edge_mask_type="object", model_config=bench.model_config)
-    index, rows, known = bench.instances[:nodes].tolist(), list[dict[str, float]](), tuple[float, ...]()
+    index, rows = bench.instances[:nodes].tolist(), list[dict[str, float]]()
+    explain_many(explainer, bench.graphs[0], index[:shard])  # warm up
+    first: tuple[float, ...] = ()
+    startup = 0.0
     for workers in (1, 2):
         backend = Timed(workers)
         began = time.perf_counter()
         explain_many(explainer, bench.graphs[0], index, backend=backend, shard=shard)
-        took = time.perf_counter() - began
+        run = time.perf_counter() - began
         backend.inner.close()
-        seconds = tuple(backend.seconds[number] for number in sorted(backend.seconds))
-        known = known or seconds
-        start = took - sum(seconds) if workers == 1 else rows[0]["startup"]
-        predicted = simulate(Work(len(known), known), Cluster(workers, startup=start)).seconds
-        rows += [
-            {"workers": workers, "shard": n, "seconds": s, "run": took, "predicted": predicted, "startup": start}
-            for n, s in enumerate(seconds)
-        ]
+        spent = [backend.spent[number] for number in sorted(backend.spent)]
+        own = tuple(seconds for seconds, _ in spent)
+        first, startup = (first, startup) if first else (own, run - sum(own))
+        predicted, predicted_own = (_predict(shards, workers, startup) for shards in (first, own))
+        common = {"run": run, "predicted": predicted, "predicted_own": predicted_own, "startup": startup}
+        rows += [{"workers": workers, "shard": n, "seconds": a, "cpu": b, **common} for n, (a, b) in enumerate(spent)]
     return rows
 
 
+def _predict(seconds: tuple[float, ...], workers: int, startup: float) -> float:
+    return simulate(Work(len(seconds), seconds), Cluster(workers, startup=startup)).seconds
+
+
 def read_shards(path: Path) -> tuple[float, ...]:
-    """The seconds of the shards that one worker explained."""
+    """The CPU seconds of the shards that one worker explained."""
     with path.open(newline="") as file:
-        return tuple(float(row["seconds"]) for row in csv.DictReader(file) if row["workers"] == "1")
+        return tuple(float(row["cpu"]) for row in csv.DictReader(file) if row["workers"] == "1")
 
 
 def main() -> None:
