@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 HOUR = 3600.0
-WORKERS = (1, 10, 100, 300, 1000, 3000, 10_000)
+WORKERS = (1, 10, 30, 100, 200, 300, 1000, 10_000)
 EDGES, NODES, FEATURES, TARGETS, SHARD = 10**9, 10**8, 16, 10**7, 256
 RESULTS = Path(__file__).parent / "results"
 
