@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch_geometric.explain import GNNExplainer
+from typer.testing import CliRunner
 from zoo import NODE_MODELS, explainer, graph, seeded
 
 from nseg import NSEG, InputError, NsegWarning, UnsupportedError, explain_many
 from nseg.baselines.exhaustive import Exhaustive
+from nseg.cli import app
 from nseg.explain.time_budget import RESERVE, TimeBudget
 from nseg.search import deadline
 from nseg.search.deadline import CLIMB_SHARE, time_is_up, time_limit
@@ -155,3 +157,13 @@ def test_errors_say_what_to_do(tmp_path) -> None:
     assert not (tmp_path / "run").exists()
     with pytest.raises(UnsupportedError, match="got GNNExplainer"):
         explain_many(explainer(seeded(NODE_MODELS["gcn"]), GNNExplainer(epochs=2)), graph(), [1], seconds=5)
+
+
+def test_the_command_line_has_the_limit_too(tmp_path) -> None:
+    words = ["explain", "tree-cycles", "--index", "511:513", "--quiet", "--seconds"]
+    with pytest.warns(NsegWarning, match="0 of 2 explanations were searched to the end"):
+        result = CliRunner().invoke(app, [*words, "1e-6"])
+    assert result.exit_code == 0
+    assert "2 explained" in result.output
+    refused = CliRunner().invoke(app, [*words, "5", "--out", str(tmp_path / "run")])
+    assert isinstance(refused.exception, InputError)
