@@ -22,7 +22,7 @@ from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, explaine
 
 import nseg
 from nseg import BackendError, InputError, explain_many, study
-from nseg.backends import NAMES, Backend, Local, Processes, Ray, make
+from nseg.backends import NAMES, Backend, Local, Processes, Ray, make, start
 from nseg.backends.serialize import MIN_BUFFER_BYTES, deserialize, serialize, serialize_with_buffers
 from nseg.runs.folder import stored_shards
 
@@ -252,3 +252,61 @@ def test_errors_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(BackendError, match=r'pip install "nseg\[ray\]"'):
         make("ray")
+
+
+# --- how worker processes start --------------------------------------------------------------------------------------------
+
+
+def torch_state(_: int) -> tuple[int, int, bool]:
+    return os.getppid(), torch.get_num_threads(), torch.is_grad_enabled()
+
+
+def test_workers_are_forks_only_where_that_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in start.THREADED:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(start.sys, "platform", "linux")
+    monkeypatch.setattr(start.threading, "active_count", lambda: 1)
+    assert start.can_fork()
+    with monkeypatch.context() as change:
+        change.setattr(start.sys, "platform", "darwin")
+        assert not start.can_fork()
+    with monkeypatch.context() as change:
+        change.setattr(torch.cuda, "is_initialized", lambda: True)
+        assert not start.can_fork()
+    with monkeypatch.context() as change:
+        change.setitem(sys.modules, "ray", sys)
+        assert not start.can_fork()
+    monkeypatch.setattr(start.threading, "active_count", lambda: 2)
+    assert not start.can_fork()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or sys.platform != "linux", reason="only Linux forks safely")
+@pytest.mark.parametrize("forked", [True, False])
+def test_forked_and_new_workers_give_the_same_explanations(forked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nseg.backends.processes.can_fork", lambda: forked)
+    here = explain_many(made(), graph(), TARGETS, **CUT)
+    threads, files = torch.get_num_threads(), set(os.listdir("/proc/self/fd"))
+    with Processes(2) as pool:
+        with torch.no_grad():
+            assert dict(pool.map(torch_state, [0])) == {0: (os.getpid(), 1, True)}
+        assert isinstance(pool._processes[0].process, start.ForkedProcess) is forked
+        there = explain_many(made(), graph(), TARGETS, backend=pool, **CUT)
+        pids = [worker.process.pid for worker in pool._processes]
+    assert all(torch.equal(a.edge_mask, b.edge_mask) and a.pns == b.pns for a, b in zip(here, there, strict=True))
+    assert torch.get_num_threads() == threads
+    assert set(os.listdir("/proc/self/fd")) == files
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork") or sys.platform != "linux", reason="only Linux forks safely")
+def test_a_fork_keeps_no_socket_of_another_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nseg.backends.processes.can_fork", lambda: True)
+    with Processes(2) as pool:
+        pool.prepare(5)
+        first, second = pool._processes
+        sockets = [os.listdir(f"/proc/{worker.process.pid}/fd") for worker in (first, second)]
+        first.connection.close()
+        assert first.process.wait(timeout=60) == 0, "the second worker must not keep the first one's socket open"
+        pool._processes.remove(first)
+        assert dict(pool.map(square, [3])) == {0: 9}
+    assert all(len(found) <= 5 for found in sockets), sockets

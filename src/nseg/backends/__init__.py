@@ -1,7 +1,7 @@
 """Backends: call one function on many items, in this process, in worker processes or on a Ray cluster.
 
 Here: the interface (``base``), the three backends (``local``, ``processes``, ``ray``), how functions and results are sent
-(``serialize``, ``worker``), and backends by name (``catalogue``).
+(``serialize``, ``worker``), how workers start (``start``), and backends by name (``catalogue``).
 Import from here: ``Backend``, ``Local``, ``Processes``, ``Ray``, ``NAMES``, ``make``, ``open_backend``.
 Names are imported on first use; ``catalogue`` imports no torch.
 May import: ``nseg.errors``. A backend knows nothing about graphs, models or explanations.

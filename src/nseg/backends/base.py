@@ -34,6 +34,9 @@ class Backend(ABC):
             the position of an item and its result, in the order in which calls finish.
         """
 
+    def prepare(self, items: int) -> None:  # noqa: B027 - not abstract: most backends have nothing to prepare
+        """Fork workers for so many items, if they are forks: to be called before the caller starts threads."""
+
     def close(self) -> None:  # noqa: B027 - not abstract: the local backend has no workers to stop
         """Stop the workers."""
 

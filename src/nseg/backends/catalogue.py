@@ -43,13 +43,15 @@ def make(name: str, workers: int | None = None, address: str | None = None) -> B
 
 
 @contextmanager
-def open_backend(backend: str | Backend, workers: int | None) -> Iterator[Backend]:
-    """A backend for a ``with`` block.
+def open_backend(backend: str | Backend, workers: int | None, items: int = 0) -> Iterator[Backend]:
+    """A backend for a ``with`` block, prepared for so many items.
 
     A backend given by name is created here and closed at the end. A backend object belongs to the caller and stays open.
     """
     if isinstance(backend, Backend):
+        backend.prepare(items)
         yield backend
     else:
         with make(backend, workers) as created:
+            created.prepare(items)
             yield created

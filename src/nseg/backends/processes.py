@@ -1,7 +1,7 @@
 """Worker processes on this machine, one thread each.
 
-Workers are new processes, not forks: a fork breaks libraries that use threads. They receive the function once through
-shared memory, mapped copy-on-write, and end when this process ends, however it ends.
+Workers are forks where that is safe, else new processes (:mod:`nseg.backends.start`). They receive the function once
+through shared memory, mapped copy-on-write, and end when this process ends, however it ends.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import os
 import pickle
 import socket
 import subprocess
-import sys
 import tempfile
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Sequence
@@ -22,6 +21,7 @@ from typing import Any
 
 from nseg.backends.base import Backend, Item, Result, check_workers, usable_cores
 from nseg.backends.serialize import deserialize, serialize, serialize_with_buffers
+from nseg.backends.start import ForkedProcess, can_fork, new_process
 from nseg.backends.worker import call_and_serialize, deserialize_result, serialize_error
 from nseg.errors import BackendError
 
@@ -29,7 +29,6 @@ MAX_DEATHS = 3
 """Number of workers that may die over one item before the map gives up."""
 
 ALIGNMENT = 64  # bytes: a cache line
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 
 
 class Processes(Backend):
@@ -47,6 +46,10 @@ class Processes(Backend):
             )
         self.workers = check_workers(workers) or usable_cores()
         self._processes: list[_WorkerProcess] = []
+
+    def prepare(self, items: int) -> None:
+        while can_fork() and len(self._processes) < min(items, self.workers):
+            self._processes.append(_WorkerProcess())
 
     def map(self, function: Callable[[Item], Result], items: Sequence[Item]) -> Generator[tuple[int, Result], None, None]:
         if not len(items):
@@ -148,15 +151,13 @@ class _WorkerProcess:
 
     def __init__(self) -> None:
         ours, theirs = socket.socketpair()
-        path = os.pathsep.join(entry for entry in sys.path if entry) or "."
+        self.process: ForkedProcess | subprocess.Popen[bytes]
         with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", f"from nseg.backends.processes import run_worker; run_worker({theirs.fileno()})"],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C goes to this process only, which then stops the workers
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
-            )
+            if can_fork():
+                self.process = ForkedProcess(run_worker, theirs.fileno())
+            else:
+                code = f"from nseg.backends.processes import run_worker; run_worker({theirs.fileno()})"
+                self.process = new_process(code, theirs.fileno())
         self.connection: Connection[Any, Any] = Connection(ours.detach())
         self.item_number: int | None = None
         self.shared: _SharedFunction | None = None

@@ -68,6 +68,10 @@ Folder = Annotated[
 ]
 Strict = Annotated[bool, typer.Option(help="Stop at the first prediction that cannot be explained.")]
 Retry = Annotated[bool, typer.Option(help="In a run that continues, explain again what could not be explained.")]
+Seconds = Annotated[
+    float | None,
+    typer.Option(help="Time for all explanations; then the best found so far is returned. Not with --out."),
+]
 Shard = Annotated[int, typer.Option(min=1, help="Largest number of predictions that are explained and stored together.")]
 Measure = Annotated[bool, typer.Option(help="Also print metrics; loads all explanations into memory.")]
 Page = Annotated[Path | None, typer.Option(help="HTML file to write, which shows the explanations in a browser.")]
@@ -93,6 +97,7 @@ def explain(
     out: Folder = None,
     strict: Strict = False,
     retry: Retry = True,
+    seconds: Seconds = None,
     backend: BackendName = None,
     workers: Workers = None,
     address: Address = None,
@@ -119,7 +124,7 @@ def explain(
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
     outputs = subject.outputs if numbers is None else numbers
     began, stored = time.perf_counter(), count_stored(out, retry)
-    run = {"out": out, "strict": strict, "retry": retry, "shard": shard, **subject.names, **given}
+    run = {"out": out, "strict": strict, "retry": retry, "shard": shard, "seconds": seconds, **subject.names, **given}
     found = explain_outputs(explainer, subject.graphs, outputs, (backend, workers, address), quiet, run)
     done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
     say(f"{done}, masks {masks}, {algorithm}.\n{subject.untrained}")

@@ -34,6 +34,7 @@ class BatchAnswer:
         tied: whether both directions of an edge are one.
         path: bounds of other sizes.
         event: what was explained, if not simply the class.
+        stopped: with a time limit, the stage of the search that was cut short, or an empty text.
     """
 
     instances: InstanceBatch
@@ -47,6 +48,7 @@ class BatchAnswer:
     tied: bool = False
     path: SizePath | None = None
     event: Event | None = None
+    stopped: str | None = None
 
     @property
     def intervention(self) -> str:
@@ -104,11 +106,12 @@ def build_explanation(
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,
         "settings": settings.as_plain_data(),
+        "stopped": answer.stopped,
     }
     if answer.path is not None:
-        order = answer.path.order
+        path, order = answer.path, answer.path.order
         values |= {"edge_order": on_edges(order.get(EDGES)), "node_order": on_nodes(order.get(NODES))}
-        values |= {"path_sizes": answer.path.sizes[:, number], "path_pns": answer.path.pns[:, number]}
+        values |= {"path_sizes": path.sizes[:, number], "path_pns": path.pns[:, number]}
     for name, value in values.items():
         if value is not None:
             found[name] = value

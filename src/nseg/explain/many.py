@@ -14,11 +14,11 @@ from torch_geometric.explain import Explainer, Explanation
 
 from nseg.backends.base import Backend
 from nseg.backends.catalogue import open_backend
-from nseg.errors import NsegWarning, UnsupportedError
+from nseg.errors import NsegWarning
 from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
-from nseg.explain.jobs.hetero import HeteroJob
 from nseg.explain.naming import check_names, with_names
 from nseg.explain.progress import ShardProgress, progress_bar
+from nseg.explain.time_budget import TimeBudget, describe_unfinished
 from nseg.graphs.large import LargeGraph
 from nseg.model.causal import CausalModel
 from nseg.names import NamedData, resolve_names
@@ -41,6 +41,7 @@ def explain_many(
     out: None = None,
     strict: bool | None = None,
     retry: bool = True,
+    seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -65,6 +66,7 @@ def explain_many(
     out: str | Path,
     strict: bool | None = None,
     retry: bool = True,
+    seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -88,6 +90,7 @@ def explain_many(
     out: str | Path | None = None,
     strict: bool | None = None,
     retry: bool = True,
+    seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
     shard: int = SHARD,
@@ -115,6 +118,8 @@ def explain_many(
         strict: stop at the first target that cannot be explained, e.g. because the model gives NaN. If false, such a target
             gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.
         retry: when a run is resumed, also explain shards again with targets that could not be explained; never for worse.
+        seconds: time for the call, after which searches end with the best found so far; ``stopped`` on the explanations says
+            which stage was cut short. Results then depend on the machine. Not with ``out``.
         backend, workers: ``"local"``, ``"processes"``, ``"ray"`` or an object; number of workers, by default one per core.
         shard: maximum number of targets that are explained, sent and stored together.
         node_names, feature_names, class_names, edge_names, units: lists or dictionaries (:mod:`nseg.names`); by default
@@ -128,48 +133,41 @@ def explain_many(
         With ``out``, the stored explanations, read on demand, without graphs. Both have ``to_frame``, ``to_csv``, ...
     """
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
+    job.time = TimeBudget.of_call(seconds, explainer.algorithm, out is not None)
     shards = job.shards(index, shard)
-    names = _names_of(job, out, (node_names, feature_names, class_names, edge_names, units))
+    names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
     check_names(job, names, [row for _, rows in shards for row in rows])
-    with progress_bar(progress) as bar, open_backend(backend, workers) as opened:
-        meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
-        job.advance = meter.tick
-        if out is None:
-            return _explain_in_memory(opened, job, shards, meter, names)
-        return _explain_to_folder(opened, job, shards, meter, names, out, retry)
+    with open_backend(backend, workers, len(shards)) as opened, progress_bar(progress) as bar:
+        return _explain(opened, job, shards, ShardProgress(bar(job.targets)), names, out, retry)
 
 
-def _names_of(job: ExplainJob, out: str | Path | None, given: Sequence[Any]) -> NamedData:
-    """The names; raises if a heterogeneous graph is given some, or a run folder, which it cannot have yet."""
-    if not isinstance(job, HeteroJob):
-        return resolve_names(job.data, *given)
-    if out is not None or any(one is not None for one in given):
-        what = "stored in a run folder yet (got out=...)" if out is not None else "named yet (got names)"
-        raise UnsupportedError(f"Explanations of heterogeneous graphs cannot be {what}. Leave it out.")
-    return resolve_names()
+def _explain(
+    backend: Backend,
+    job: ExplainJob,
+    shards: list[Shard],
+    meter: ShardProgress,
+    names: NamedData,
+    out: str | Path | None,
+    retry: bool,
+) -> ExplanationList | Explanations:
+    job.advance = meter.tick
+    if job.time is not None:
+        job.time = job.time.shared_by(shards, backend)
+    if out is None:
+        return _explain_in_memory(backend, job, shards, meter, names)
+    with open_run(out, job.manifest(shards), len(shards)) as folder:
+        folder.write_names(names, in_target_order([rows for _, rows in shards]))
+        _explain_missing(backend, job, shards, folder, meter, retry)
+    return Explanations(out)
 
 
 def _explain_in_memory(
     backend: Backend, job: ExplainJob, shards: list[Shard], meter: ShardProgress, names: NamedData
 ) -> ExplanationList:
     explanations = _explain_all(backend, job, shards, meter)
-    _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), job.notes)
+    unfinished = describe_unfinished(explanations, job.time)
+    _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), [*job.notes, *unfinished])
     return ExplanationList(with_names(one, names) for one in explanations)
-
-
-def _explain_to_folder(
-    backend: Backend,
-    job: ExplainJob,
-    shards: list[Shard],
-    meter: ShardProgress,
-    names: NamedData,
-    out: str | Path,
-    retry: bool,
-) -> Explanations:
-    with open_run(out, job.manifest(shards), len(shards)) as folder:
-        folder.write_names(names, in_target_order([rows for _, rows in shards]))
-        _explain_missing(backend, job, shards, folder, meter, retry)
-    return Explanations(out)
 
 
 def _explain_all(backend: Backend, job: ExplainJob, shards: list[Shard], meter: ShardProgress) -> list[Explanation]:

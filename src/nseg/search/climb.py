@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.complement import Shifted
+from nseg.search.deadline import time_is_up
 from nseg.search.deletion import deletion_rankings
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.formulas import entropy, mix
@@ -53,6 +54,8 @@ def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick:
 def _more_rankings(causal: CausalModel, parts: MaskParts, settings: Settings) -> Iterator[Masks]:
     """Rankings besides the climbed masks, [P, ...] per part."""
     guide = _guide(causal, parts, settings)
+    if time_is_up("second ranking"):
+        return
     if settings.path_points:
         yield path_gradient(guide, parts, settings.path_points).map(lambda slope: slope.unsqueeze(0))
     if settings.intervention != "mask" and EDGES in parts and guide is causal and settings.rounds:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.search.deadline import CLIMB_SHARE, time_is_up
 from nseg.search.parts import MaskParts, Masks
 
 Tick = Callable[[], object]
@@ -108,6 +109,8 @@ def descend(
     record = _BestMasks.empty(parts, start, settings)
     last, trace = state.soft.map(torch.detach), []
     for step in range(settings.steps):
+        if step and time_is_up("climb", CLIMB_SHARE):
+            break
         state = StepState(state.causal, state.parts, state.logits, step, state.cache)
         loss, merit = method(state)
         last = state.soft.map(torch.detach)

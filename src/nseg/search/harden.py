@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.search.deadline import time_is_up
 from nseg.search.enumeration import best_subset
 from nseg.search.formulas import size
 from nseg.search.moves import climb_merit, exchange, shrink
@@ -69,7 +70,7 @@ def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings
     if settings.extract == "topk":
         return _top_of_each_part(parts, result.soft, settings.k or 0), exact
     rankings = result.soft.map(lambda mask: mask.unsqueeze(0)) if result.rankings is None else result.rankings
-    if settings.exact and not settings.connected:
+    if settings.exact and not settings.connected and not time_is_up("enumeration"):
         kept, exact = best_subset(causal, parts, settings, settings.exact)
     else:
         kept = torch.zeros_like(parts.owner, dtype=torch.bool)
@@ -114,7 +115,7 @@ def _best_of_rankings(causal: CausalModel, parts: MaskParts, rankings: Masks, se
     """
     search = _SubsetSearch(causal, parts, replace(settings, tolerance=SEARCH_TOLERANCE))
     candidates = search.prefixes(parts.flatten(rankings))
-    if not _makes_moves(settings):
+    if not _makes_moves(settings) or time_is_up("moves"):
         return _choose(candidates, search.value(candidates), settings.tolerance, parts)
     candidates = search.kick(search.climb(candidates))
     chosen = search.choose_small(candidates)
@@ -171,7 +172,7 @@ class _SubsetSearch:
         """Add what moves make of subsets around the best one, for instances that are stuck below what can be reached."""
         value, best = self._best(candidates)
         stuck = ((value < STUCK) & (self.parts.count <= MANY_ELEMENTS)).nonzero().flatten()
-        if not stuck.numel() or not self.settings.kicks:
+        if not stuck.numel() or not self.settings.kicks or time_is_up("kicks"):
             return candidates
         causal = self.causal.select(stuck)
         small = _SubsetSearch(causal, self.parts.on(causal.instances), self.settings)

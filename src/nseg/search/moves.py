@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.search.deadline import time_is_up
 from nseg.search.descent import REPACK_SHARE
 from nseg.search.parts import EDGES, MaskParts
 from nseg.search.settings import BaseSettings
@@ -92,6 +93,8 @@ def _repeat_moves(
     if who is not None and not bool(who.all()):
         moves, numbers, members = moves.select(who, numbers, members)
     for _ in range(rounds if members.numel() else 0):
+        if time_is_up("moves"):
+            break
         kept[members], moved = move(moves, kept[members], numbers)
         if not bool(moved.any()):
             break

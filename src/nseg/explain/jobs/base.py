@@ -23,6 +23,7 @@ from nseg.explain.answers import BatchAnswer, build_explanation, restrict_masks
 from nseg.explain.jobs.memory import chunks, saved_bytes
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
+from nseg.explain.time_budget import TimeBudget, limit_search
 from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.baseline import FeatureBaseline
@@ -78,7 +79,7 @@ class ExplainJob(ABC):
 
     SENT = (
         *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
-        *("targets", "plain", "outcome", "feature_baseline"),
+        *("targets", "plain", "outcome", "feature_baseline", "time"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
 
@@ -95,6 +96,7 @@ class ExplainJob(ABC):
         settings = self.algorithm.settings if isinstance(self.algorithm, BatchedAlgorithm) else BaseSettings()
         self.outcome: Outcome = outcome_of(explainer.model_config, settings.outcome)
         self.feature_baseline = FeatureBaseline.of(settings.baseline, data, settings.seed)
+        self.time: TimeBudget | None = None
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
@@ -205,6 +207,8 @@ class ExplainJob(ABC):
         number, rows = shard
         self.notes, plain = [], self.plain
         self.sample = self._choose_sample(number, rows)
+        if self.time is not None:
+            self.time.begin_shard(number)
         with self.ready():
             if not isinstance(self.algorithm, BatchedAlgorithm):  # PyG's algorithms use torch's random state
                 torch.manual_seed(self.seed if number == 0 else (self.seed + number) % (1 << 63))
@@ -299,7 +303,9 @@ class ExplainJob(ABC):
         algorithm = self.algorithm
         for part, small in self._chunks(causal):
             tick = partial(self.advance, len(part) / algorithm.ticks)
-            yield part, algorithm.answer(small, algorithm.parts(small.instances), tick)
+            with limit_search(self.time, len(part)) as limit:
+                answer = algorithm.answer(small, algorithm.parts(small.instances), tick)
+            yield part, answer if limit is None else replace(answer, stopped=limit.stopped)
 
     def _chunks(self, causal: CausalModel) -> Iterator[tuple[Tensor, CausalModel]]:
         """Causal models that fit into memory and together hold all instances, with the numbers of their instances."""
