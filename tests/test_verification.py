@@ -52,9 +52,9 @@ def gated_graph(seed: int) -> Data:
     return data
 
 
-def pyg_probabilities(explain: Explainer, data: Data, one: Any) -> tuple[float, float]:
-    """PyG's own probability of the class under the hard mask and under its complement, on the whole graph."""
-    full = torch.zeros(data.num_edges).index_copy(0, one.edge_id, one.hard_edge_mask.float())
+def pyg_probabilities(explain: Explainer, data: Data, one: Any, mask: Tensor | None = None) -> tuple[float, float]:
+    """PyG's own probability of the class under the hard (or another) mask and its complement, on the whole graph."""
+    full = torch.zeros(data.num_edges).index_copy(0, one.edge_id, (one.hard_edge_mask if mask is None else mask).float())
     target = int(one.target[one.index])
     outputs = (explain.get_masked_prediction(data.x, data.edge_index, None, mask) for mask in (full, 1 - full))
     with_it, without = (float(output[one.output_id].softmax(-1)[target]) for output in outputs)
@@ -77,6 +77,19 @@ def test_numbers_are_right_where_messages_depend_on_hidden_features() -> None:
             assert (float(each.p_factual[b]), float(each.p_complement[b])) == truth
             assert (certificates[b].p_factual, certificates[b].p_complement) == truth
     assert redone, "the models must defeat the shortcuts on some graph, or this test shows nothing"
+
+
+def test_numbers_of_soft_masks_are_right_too() -> None:
+    """A hard mask can be right by chance where the soft one, which was searched with a wrong shortcut, is not."""
+    for seed in (1, 2):
+        explain, data = explainer(seeded(Gated, seed), quick(steps=3)), gated_graph(seed)
+        with pytest.warns(NsegWarning, match=REDONE):
+            found = explain_many(explain, data, range(data.num_nodes))
+        each = metrics.Evaluator(explain, data, found).each("soft")
+        for b, one in enumerate(found):
+            truth = pytest.approx(pyg_probabilities(explain, data, one, one.edge_mask), abs=2e-4)
+            assert (one.soft_p_factual, one.soft_p_complement) == truth
+            assert (float(each.p_factual[b]), float(each.p_complement[b])) == truth
 
 
 def test_a_single_call_is_verified_too() -> None:

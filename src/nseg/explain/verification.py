@@ -1,9 +1,9 @@
-"""Every final answer is verified: its hard masks run once more without shortcuts.
+"""Every final answer is verified: its masks run once more without shortcuts.
 
 Shortcuts (:mod:`nseg.model.strategy`) are verified on a few outputs before they are used, which a model can pass and
-still treat other outputs differently. So the probabilities of every hard explanation are computed again on a wider
-subgraph, with all messages and nothing carried over from the whole graph, in one batch; and for a random sample also
-alone on the caller's whole graph. The plain strategy decides in doubt.
+still treat other outputs differently. So the probabilities of the hard and soft masks of every explanation are computed
+again on a wider subgraph, with all messages and nothing carried over from the whole graph, in one batch; and for a random
+sample also alone on the caller's whole graph. The plain strategy decides in doubt.
 """
 
 from __future__ import annotations
@@ -80,34 +80,44 @@ def _agrees(answer: BatchAnswer, which: Tensor, reference: CausalModel | None) -
     except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
         return none
     tolerance = 2 * torch.finfo(p.dtype).eps ** 0.6
-    same: Tensor = ((p - answer.hard_p[:, which]).abs() <= tolerance).all(0)
+    reported = torch.cat([answer.hard_p, answer.soft_p])[:, which]
+    same: Tensor = ((p - reported).abs() <= tolerance).all(0)
     return same
 
 
 @torch.no_grad()
 def reference_probabilities(answer: BatchAnswer, which: Tensor, reference: CausalModel) -> Tensor:
-    """p_factual and p_complement of the hard masks of some answers in a reference, [2, b].
+    """p_factual and p_complement of the hard masks of some answers in a reference, then those of the soft ones, [4, b].
 
     Edges and nodes outside the masks count as not explained, as on an explanation: 0 in the mask, 1 in its complement.
     """
-    instances = answer.instances.select(which)
-    there = reference.instances
-    masks, kind = Masks(), None
-    if EDGES in answer.hard:
+    hard, soft = (_masks_in(reference, answer, which, masks) for masks in (answer.hard, answer.soft))
+    parts = MaskParts.of(reference.instances, EDGES in hard, _node_mask_type(answer))
+    both = Masks({name: torch.stack([mask, soft[name]]) for name, mask in hard.items()})
+    found = evaluate(reference, parts, both, answer.split)
+    return torch.stack([found.p_factual, found.p_complement], 1).flatten(0, 1)
+
+
+def _node_mask_type(answer: BatchAnswer) -> MaskType | None:
+    if NODES not in answer.hard:
+        return None
+    if answer.common:
+        return MaskType.common_attributes
+    return MaskType.object if answer.hard[NODES].size(1) == 1 else MaskType.attributes
+
+
+def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks: Masks) -> Masks:
+    """Masks of some answers, on the edges and nodes of a reference."""
+    instances, found = answer.instances.select(which), Masks()
+    if EDGES in masks:
         mine = torch.isin(answer.instances.edge_owner, which)
-        values = answer.hard[EDGES][mine].to(reference.dtype)
-        masks[EDGES] = _place(values, instances, there, edges=True)
-    if NODES in answer.hard:
-        hard = answer.hard[NODES]
-        if answer.common:
-            kind, masks[NODES] = MaskType.common_attributes, hard[which].to(reference.dtype)
-        else:
-            kind = MaskType.object if hard.size(1) == 1 else MaskType.attributes
-            mine = torch.isin(answer.instances.node_owner, which)
-            masks[NODES] = _place(hard[mine].to(reference.dtype), instances, there, edges=False)
-    parts = MaskParts.of(there, EDGES in masks, kind)
-    found = evaluate(reference, parts, masks.map(lambda mask: mask.unsqueeze(0)), answer.split)
-    return torch.cat([found.p_factual, found.p_complement])
+        found[EDGES] = _place(masks[EDGES][mine], instances, reference.instances, edges=True)
+    if NODES in masks and answer.common:
+        found[NODES] = masks[NODES][which]
+    elif NODES in masks:
+        mine = torch.isin(answer.instances.node_owner, which)
+        found[NODES] = _place(masks[NODES][mine], instances, reference.instances, edges=False)
+    return found.map(lambda mask: mask.to(reference.dtype))
 
 
 def _place(values: Tensor, here: InstanceBatch, there: InstanceBatch, edges: bool) -> Tensor:
