@@ -2,6 +2,7 @@
 
     NSEG_DATA=... python benchmarks/quality.py --out benchmarks/results            # all parts, three seeds
     NSEG_DATA=... python benchmarks/quality.py --every 10 --seeds 0                # a tenth of the instances
+    NSEG_DATA=... python benchmarks/quality.py --parts interventions --every 10    # masks, deletion, both
 
 All rows use the same settings, ``NSEG()``. GCNs on node datasets are the authors' own (NSEG_DATA/authors), all others are
 this project's. Instances are the paper's: all motif nodes, 250 graphs (of BA2Motif every fourth graph). Fid+, Fid- and
@@ -71,6 +72,30 @@ def search_longer(model: nn.Module, data: Any, index: Sequence[int], masks: str,
         explain = explainer(model, hard, masks, config)
         found |= keeps_and_flips(metrics.Evaluator(explain, data, explain_many(explain, data, index, progress=False)))
     return found
+
+
+def compare_interventions(args: argparse.Namespace) -> list[dict[str, Any]]:
+    """The default under each intervention, judged with messages masked and with edges deleted."""
+    lines: list[dict[str, Any]] = []
+    cases = [(d, a, m) for m in ("e", "ef") for a in ("gcn", "gin") for d in datasets.NAMES]
+    for dataset, architecture, masks in cases if args.rows is None else [tuple(r.split(",")) for r in args.rows]:
+        model, data, index, config = load_case(dataset, architecture, args.data, args.every)
+        for intervention in ("mask", "remove", "both"):
+            explain = explainer(model, NSEG(intervention=intervention, seed=args.seeds[0]), masks, config)
+            start = time.process_time()
+            found = explain_many(explain, data, index, progress=False)
+            seconds = (time.process_time() - start) / len(found)
+            line: dict[str, Any] = {"dataset": dataset, "architecture": architecture, "masks": masks}
+            line |= {"intervention": intervention, "instances": len(found)}
+            for name in ("pns_masked", "holds_masked", "pns_removed", "holds_removed", "keeps", "changes"):
+                line[name] = float(np.mean([one[name] for one in found]))
+            line |= {
+                "edges_kept": mean_kept_edges(found),
+                "edges": float(np.mean([int(one.reached.sum()) for one in found])),
+            }
+            lines.append(line | {"cpu_ms": 1000 * seconds})
+        show("What taken away means", lines, None if args.out is None else args.out / "quality_interventions.csv")
+    return lines
 
 
 def mean_kept_edges(found: list[Explanation]) -> float:
@@ -219,6 +244,8 @@ def main() -> None:
         show("Compared with the paper's preset", compare_with_preset(args), path_of("quality_paper.csv"))
     if "oracle" in args.parts:
         show("Compared with the best of all subsets", compare_with_optimum(args), path_of("quality_oracle.csv"))
+    if "interventions" in args.parts:
+        compare_interventions(args)
     if "quality" in args.parts:
         lines: list[dict[str, Any]] = []
         for row in CASES if args.rows is None else [tuple(r.split(",")) for r in args.rows]:

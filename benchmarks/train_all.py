@@ -1,10 +1,11 @@
-"""Train the twelve networks that ship with the package; write weights, manifest and a table of accuracies.
+"""Train the networks that ship with the package; write weights, manifest and a table of accuracies.
 
     NSEG_DATA=... python benchmarks/train_all.py [--only ba-shapes/gcn ...]
 
 Up to four seeds are trained, and the first whose test accuracy is within 3 points of the paper's is kept; otherwise the one
 with the best validation accuracy. MSRC_21 uses seed 19: its test set has only 57 graphs, and over the seeds of
 results/msrc_seeds.csv, each with another split, the GCN's test accuracy varies around 0.90; 19 is close to the paper's.
+ESOL, a regression that is not in the paper, takes seed 0.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ import torch_geometric
 
 from nseg import __version__
 from nseg.datasets import NAMES, load
+from nseg.datasets.names import REGRESSIONS
 from nseg.models import ARCHITECTURES, Trained, recipe, train
 from nseg.models.weights import FOLDER, write_weights
 
 PAPER = dict(zip(NAMES, (0.957, 0.903, 0.927, 1.0, 0.761, 0.983), strict=True))  # GCN; the paper has none for GIN
-SEEDS = {"msrc-21/gcn": [19], "msrc-21/gin": [19]}
+SEEDS = {"msrc-21/gcn": [19], "msrc-21/gin": [19], "esol/gcn": [0], "esol/gin": [0]}
 
 
 def train_best_seed(dataset: str, architecture: str) -> Trained:
@@ -35,14 +37,14 @@ def train_best_seed(dataset: str, architecture: str) -> Trained:
         start = time.perf_counter()
         tried.append(train(data, architecture, recipe(dataset, seed=seed)))
         print(dataset, architecture, "seed", seed, tried[-1].accuracy, f"{time.perf_counter() - start:.0f} s", flush=True)
-        if tried[-1].accuracy["test"] >= PAPER[dataset] - 0.03:
+        if data.mode == "regression" or tried[-1].accuracy["test"] >= PAPER[dataset] - 0.03:
             return tried[-1]
     return max(tried, key=lambda t: t.accuracy["val"])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    every = [f"{d}/{a}" for d in NAMES for a in ARCHITECTURES]
+    every = [f"{d}/{a}" for d in (*NAMES, *REGRESSIONS) for a in ARCHITECTURES]
     parser.add_argument("--only", nargs="*", default=every, choices=every)
     args = parser.parse_args()
     torch.set_num_threads(1)
@@ -94,6 +96,19 @@ def write_table() -> None:
             numbers = (gcn["test"], PAPER[name], gcn["test"] - PAPER[name], gin["test"], gcn["all"], gin["all"])
             form = ("{:.3f}", "{:.3f}", "{:+.3f}", "{:.3f}", "{:.3f}", "{:.3f}")
             lines.append(f"| {name} | " + " | ".join(f.format(n) for f, n in zip(form, numbers, strict=True)) + " |")
+    lines += [
+        "",
+        "Networks that predict a value: root mean square error, in the unit of the target (ESOL: log10 of mol per litre),",
+        "and the standard deviation of the target, which is the error of the best constant.",
+        "",
+        "| dataset | GCN test | GIN test | GCN all | GIN all | standard deviation |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name in REGRESSIONS:
+        gcn, gin = (entries[f"{name}/{a}"]["rmse"] for a in ARCHITECTURES)
+        y = torch.cat([data.y for data in load(name).graphs])
+        errors = (gcn["test"], gin["test"], gcn["all"], gin["all"], float(y.std(correction=0)))
+        lines.append(f"| {name} | " + " | ".join(f"{error:.3f}" for error in errors) + " |")
     (Path(__file__).parent / "results" / "accuracy.md").write_text("\n".join(lines) + "\n")
 
 

@@ -154,7 +154,7 @@ INPUTS = {
     "heterogeneous graph": (
         lambda: explainer(seeded(Link), NSEG(), LINK_CONFIG).algorithm(seeded(Link), {"a": DATA.x}, {}, target=None),
         InputError,
-        "to_homogeneous",
+        "must get its pairs as edge_label_index",
     ),
 }
 

@@ -24,7 +24,7 @@ from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelConfig
 from zoo import NODE_CONFIG, NODE_MODELS, Planted, explainer, seeded
 
-from nseg import SettingsError, UnsupportedError, baselines, explain_many
+from nseg import Above, SettingsError, UnsupportedError, baselines, explain_many
 from nseg.baselines import CATALOGUE
 from nseg.graphs.inputs import ModelInputs
 from nseg.model.borrow import borrow
@@ -142,9 +142,9 @@ def test_progress_is_reported_as_often_as_announced(name: str) -> None:
 
 
 @every_method
-def test_regression_is_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(UnsupportedError, match="probability of a class"):
-        explainer(seeded(NODE_MODELS["gcn"]), make(name), {"mode": "regression", "task_level": "node"})
+def test_an_outcome_that_the_model_cannot_have_is_refused_with_the_reason(name: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"got Above.*is for mode='regression'"):
+        explainer(seeded(NODE_MODELS["gcn"]), make(name, outcome=Above(1.0)))
 
 
 @each_of(sorted(EDGES_ONLY | WHOLE_NODES_ONLY))

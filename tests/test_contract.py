@@ -20,7 +20,7 @@ from torch_geometric.explain import GNNExplainer as PyGGNNExplainer
 from torch_geometric.nn import GCNConv, MessagePassing, SAGEConv, global_mean_pool
 from zoo import CLASSES, FEATURES, GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, NoBatch, graph, seeded
 
-from nseg import Explainer, baselines, explain_many
+from nseg import Below, Explainer, Within, baselines, explain_many
 from nseg.baselines import CATALOGUE
 from nseg.explain.algorithm import BatchedAlgorithm
 
@@ -112,6 +112,13 @@ class Network(nn.Module):
         return self.head(torch.cat([x[sender], x[receiver]], -1))
 
 
+class Values(Network):
+    """A regression of nodes, links or graphs: one number per row."""
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        return super().forward(*args, **kwargs)[:, :1]
+
+
 @dataclass(frozen=True)
 class Case:
     """A model, data and outputs to explain."""
@@ -129,7 +136,7 @@ class Case:
         algorithm = make(name, **{**self.settings, **settings})
         config = {"explanation_type": "model", "model_config": self.config, **self.masks(name)}
         explainer = Explainer(seeded(self.model) if model is None else model, algorithm, **config)
-        return fit(explainer, self.data(name), None if self.config is GRAPH_CONFIG else self.index, **self.kwargs)
+        return fit(explainer, self.data(name), None if self.config["task_level"] == "graph" else self.index, **self.kwargs)
 
     def many(self, explainer: Any, name: str, index: tuple[int, ...] | None = None, **limits: Any) -> list[Explanation]:
         """Explanations in one batch."""
@@ -169,6 +176,22 @@ CASES = {
     **LEVELS,
     "edges of the graph, undirected": Case(
         lambda: Network("edge"), {**NODE_CONFIG, "task_level": "edge"}, small, (4, 11), settings={"undirected": True}
+    ),
+    "regression of nodes": Case(lambda: Values("node"), {**NODE_CONFIG, "mode": "regression"}, small, (5, 0, 5)),
+    "regression of links": Case(
+        lambda: Values("link"),
+        {**LINK_CONFIG, "mode": "regression"},
+        small,
+        (2, 0),
+        {"edge_label_index": torch.tensor([[0, 3, 7, 5], [2, 9, 7, 11]])},
+        {"outcome": Below(9.0, scale=0.5)},
+    ),
+    "regression of graphs": Case(
+        lambda: Values("graph"),
+        {**GRAPH_CONFIG, "mode": "regression"},
+        some_graphs,
+        (1, 3, 0),
+        settings={"outcome": Within(0.3, scale=0.2)},
     ),
     "one graph at a time": Case(
         NoBatch,

@@ -88,6 +88,44 @@ def test_names() -> None:
         load("ba-shapes", public=True)
 
 
+# --- molecules with a measured value -------------------------------------------------------------------------------------
+
+
+def test_esol_is_read_from_a_file_as_molecules_with_hydrogens(tmp_path: Path) -> None:
+    (tmp_path / "esol.csv").write_text("smiles,log_solubility\nCCO,1.1\nc1ccccc1,-1.64\n")
+    data = load("esol", root=tmp_path)
+    assert data.model_config == {"mode": "regression", "task_level": "graph", "return_type": "raw"}
+    ethanol, benzene = data.graphs
+    assert [data.node_names[n] for n in ethanol.x.argmax(-1)[:3].tolist()] == ["C", "C", "O"]
+    assert (ethanol.num_nodes, ethanol.num_edges, float(ethanol.y)) == (9, 16, pytest.approx(1.1))
+    assert is_undirected(ethanol.edge_index)
+    orders = torch.tensor(data.bonds)[benzene.edge_attr.argmax(-1)]
+    assert sorted(orders.tolist()) == [1.0] * 12 + [1.5] * 12
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("smiles,value\nC,1\n", "must have the columns smiles and log_solubility"),
+        ("smiles,log_solubility\nC1CC,1\n", "must be valid SMILES"),
+        ("smiles,log_solubility\n[Na]C,1\n", r"must consist of C, .*got Na"),
+    ],
+)
+def test_a_bad_file_of_molecules_is_a_sentence(content: str, text: str, tmp_path: Path) -> None:
+    from rdkit import RDLogger
+
+    RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]
+    (tmp_path / "esol.csv").write_text(content)
+    with pytest.raises(InputError, match=text):
+        load("esol", root=tmp_path)
+
+
+def test_a_missing_file_of_molecules_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NSEG_DATA", raising=False)
+    with pytest.raises(InputError, match=r"Put esol\.csv"):
+        load("esol", root=tmp_path)
+
+
 # --- TU files ------------------------------------------------------------------------------------------------------------
 
 

@@ -55,6 +55,15 @@ def test_links_finds_shared_friends(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert re.search(r"(\w+) \d+ and \1 \d+ are suggested because\n  \1 \d+ knows \1", text)
 
 
+@pytest.mark.skipif(not (DATA / "DBLP.npz").is_file(), reason="DBLP.npz is not below NSEG_DATA")
+def test_authors_are_explained_by_papers_and_conferences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    load_example("areas", 4).main()
+    text = capsys.readouterr().out
+    assert re.search(r"author \d+ - wrote - paper \d+ - presented at - conference \d+", text)
+    (share,) = percentages(text.split("Over 4 authors")[1])
+    assert share >= 50
+
+
 @pytest.mark.skipif(not (DATA / "Mutagenicity").is_dir(), reason="Mutagenicity is not below NSEG_DATA")
 def test_molecules_prints_and_draws_explanations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run_example("molecules", 3, tmp_path / "new", capsys)
@@ -69,7 +78,19 @@ def test_scenes_prints_and_draws_explanations(tmp_path: Path, capsys: pytest.Cap
     assert (tmp_path / "new" / "scene.png").stat().st_size > 10_000
 
 
-@pytest.mark.parametrize(("name", "dataset"), [("molecules", "Mutagenicity"), ("scenes", "MSRC_21")])
+@pytest.mark.skipif(not (DATA / "esol.csv").is_file(), reason="esol.csv is not in NSEG_DATA")
+def test_solubility_prints_and_draws_explanations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = run_example("solubility", 6, tmp_path / "new", capsys)
+    assert re.search(r"With only \d+ of 27 bonds, the prediction stays within 0.5 of -2.986 \(noise 0.75", text)
+    alone, without, _ = percentages(text.split("Over 6 molecules")[1])
+    assert alone == 100
+    assert without >= 80
+    assert "class" not in text
+    for name in ("solubility", "soluble"):
+        assert "<svg" in (tmp_path / "new" / f"{name}.svg").read_text()
+
+
+@pytest.mark.parametrize(("name", "dataset"), [("molecules", "Mutagenicity"), ("scenes", "MSRC_21"), ("solubility", "ESOL")])
 def test_a_missing_dataset_gives_a_clear_error(name: str, dataset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from nseg import InputError
 

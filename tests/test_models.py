@@ -106,6 +106,27 @@ def test_a_users_weights_are_read_without_pickle(tmp_path) -> None:
 
 
 @pytest.mark.skipif(not os.environ.get("NSEG_DATA"), reason="NSEG_DATA does not name a folder with the real files")
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_shipped_regressions_have_their_error_on_the_real_file(architecture: str) -> None:
+    batch = Batch.from_data_list(load("esol").graphs)
+    with torch.no_grad():
+        output = pretrained("esol", architecture)(batch.x, batch.edge_index, batch.batch)
+    error = float((output.squeeze(-1) - batch.y).square().mean().sqrt())
+    assert error == pytest.approx(manifest()[f"esol/{architecture}"]["rmse"]["all"], abs=1e-3)
+    assert error < 0.5 * float(batch.y.std())
+
+
+def test_a_regression_learns_values_and_reports_its_error(tmp_path) -> None:
+    """Alcohols of growing length, whose solubility falls with it; one epoch more cannot be worse than the best seen."""
+    lines = [f"{'C' * n}O,{-0.5 * n}" for n in range(1, 21)]
+    (tmp_path / "esol.csv").write_text("\n".join(["smiles,log_solubility", *lines]))
+    done = train(load("esol", root=tmp_path), "gin", recipe("esol", epochs=60, lr=0.01))
+    record = done.record()
+    assert "accuracy" not in record
+    assert record["rmse"]["train"] < 1.0 < torch.tensor([-0.5 * n for n in range(1, 21)]).std()
+
+
+@pytest.mark.skipif(not os.environ.get("NSEG_DATA"), reason="NSEG_DATA does not name a folder with the real files")
 @pytest.mark.parametrize("name", ["mutagenicity", "msrc-21"])
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_shipped_networks_have_their_accuracy_on_the_real_files(tmp_path, name: str, architecture: str) -> None:

@@ -175,6 +175,19 @@ def test_names_of_many_graphs_and_of_a_large_graph_travel(tmp_path: Any) -> None
     assert large[0].names.node(2) == "tx-2"
 
 
+def test_certificates_name_the_class() -> None:
+    one, data = explainer(), graph()
+    plain, named = explain_many(one, data, [1, 2]), explain_many(one, data, [1, 2], **NAMES)
+    for first, proof in zip(plain, nseg.certify(one, data, plain), strict=True):
+        assert f"gives class {int(first.target[first.index])} with" in proof.words()
+    for proofs in (nseg.certify(one, data, named), nseg.certify(one, data, plain, class_names=NAMES["class_names"])):
+        for proof in proofs:
+            assert f"gives “{NAMES['class_names'][proof.target]}” with" in proof.words()
+            assert proof.as_plain_data()["class_name"] == NAMES["class_names"][proof.target]
+    with pytest.raises(InputError, match="class_names must be a list"):
+        nseg.certify(one, data, plain, class_names="legit")
+
+
 def test_a_dataset_names_kinds_of_nodes_features_and_classes() -> None:
     data = load("ba-shapes")
     assert data.names().graph().class_name(1) == data.class_names[1]

@@ -409,7 +409,7 @@ def test_every_drawing_takes_awkward_explanations(name: str) -> None:
 def test_names_from_data_are_text(level: str) -> None:
     nasty = '<script>alert("1")</script>' + chr(7) + " & $y^"
     one = found(level, "ef")[0]
-    how = {"names": [nasty] * 30, "class_names": [nasty] * 3}
+    how = {"names": [nasty] * bench(level).graph(int(one.output_id)).num_nodes, "class_names": [nasty] * 3}
     pictures = [plot.explanation(one, bench(level), truth=True, **how), plot.compare({nasty: one}, bench(level), **how)]
     for svg in map(plot.figure_svg, pictures):
         words = [text.text or "" for text in ET.fromstring(svg).iter() if text.tag.endswith("text")]

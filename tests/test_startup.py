@@ -13,13 +13,14 @@ from types import ModuleType
 import pytest
 
 import nseg
-from nseg import backends, baselines, datasets, metrics, models, runs, study
+from nseg import backends, baselines, datasets, metrics, models, pattern, runs, study
 from nseg.datasets import catalogue
 from nseg.models import nets
 from nseg.runs.layout import SHARD
 
 HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "matplotlib")
-LAZY = (nseg, backends, datasets, metrics, models, runs, study)
+COMMANDS = ("demo", "explain", "patterns", "studio", "bench", "report", "train", "list")
+LAZY = (nseg, backends, datasets, metrics, models, pattern, runs, study)
 
 
 def run(code: str, *words: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +50,7 @@ def test_importing_nseg_imports_nothing_heavy() -> None:
     [
         ("--help",),
         ("--version",),
-        *(pytest.param((one, "--help"), id=one) for one in ("demo", "explain", "bench", "report", "train", "list")),
+        *(pytest.param((one, "--help"), id=one) for one in COMMANDS),
         ("list",),
     ],
 )
@@ -76,6 +77,10 @@ def test_help_version_and_list_import_nothing_heavy(words: tuple[str, ...]) -> N
         ("bench smok", "nseg: A study must be one of accuracy-gcn"),
         ("bench smoke --networks our", "nseg: networks must be one of ours, authors (got 'our')."),
         ("report no-such-folder", "nseg: RUN must be a run folder of nseg bench (got no-such-folder"),
+        ("studio ba-shape", "nseg: There is no dataset of that name (got 'ba-shape')."),
+        ("studio", "nseg: Name what to explain"),
+        ("patterns no-such-folder", "nseg: RUN must be a folder of nseg explain --out (got no-such-folder"),
+        ("patterns . --format pdf", "nseg: --format must be table, csv or json (got 'pdf')."),
         ("report . --format pdf", "nseg: --format must be table, markdown, csv, latex or none (got 'pdf')."),
     ],
 )
@@ -115,7 +120,9 @@ def test_no_lazy_name_is_also_a_module(package: ModuleType) -> None:
 def test_names_known_without_torch_are_those_that_exist() -> None:
     assert (*catalogue._GENERATED, *catalogue._FROM_FILES) == datasets.NAMES
     assert tuple(nets._CLASSES) == models.ARCHITECTURES
-    assert set(models.manifest()) == {f"{name}/{one}" for name in datasets.NAMES for one in models.ARCHITECTURES}
+    assert set(models.manifest()) == {f"{name}/{one}" for name in datasets.NAMES for one in models.ARCHITECTURES} | {
+        f"{name}/{one}" for name in datasets.HETERO_NAMES for one in models.HETERO_ARCHITECTURES
+    }
     assert inspect.signature(nseg.explain_many).parameters["shard"].default == SHARD
     for name in baselines.CATALOGUE:
         assert isinstance(baselines.find(name), type)

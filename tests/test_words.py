@@ -279,7 +279,7 @@ def test_a_drawing_shows_which_share_of_a_node_is_kept(tmp_path: Path) -> None:
         listed = {(ids[cells["node"][n]], cells["feature"][n]) for n in cells["kept"]}
         assert listed == {(node.id, feature) for node in shown.nodes for feature in node.features}
         for stop, numbers in enumerate(cells["number_at"]):
-            assert sum(numbers) == answer["stops"]["size"][stop][2] == sum(stay <= stop for stay in cells["stay"])
+            assert sum(numbers) == answer["stops"]["size"][stop][2] == sum(int(stay, 36) <= stop for stay in cells["stay"])
         words = plot.figure_svg(plot.explanation(one))
         assert ">some features kept (filled share)<" in words
         assert ">kept node<" not in words

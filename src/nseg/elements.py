@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
@@ -12,7 +12,8 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
-from nseg.explanation import link_pairs, row_numbers, task_level
+from nseg.events import HAPPENS, Custom
+from nseg.explanation import explained_targets, link_pairs, row_numbers, task_level
 from nseg.model.outcomes import outcome_of
 from nseg.names import NO_NAMES, Names
 from nseg.wording import (
@@ -58,9 +59,14 @@ class Element:
 
 
 def names_of(one: Explanation) -> Names:
-    """The names that an explanation was given."""
-    found = one.get("names")
-    return found if isinstance(found, Names) else NO_NAMES
+    """The names that an explanation was given; the classes of an event are that it does not happen, and that it does."""
+    found, event = one.get("names"), one.get("outcome")
+    names = found if isinstance(found, Names) else NO_NAMES
+    if event is None or one.get("target") is None:
+        return names
+    targets, index = explained_targets(one).cpu(), one.get("index")
+    row = int(row_numbers(index)[0]) if index is not None and targets.numel() > 1 else 0
+    return replace(names, classes=(event.sides[0], event.title(targets[row].item(), names.class_name)))
 
 
 def elements(one: Explanation, left_out: bool = False) -> list[Element]:
@@ -160,11 +166,13 @@ def _ids(one: Explanation, name: str, number: int) -> Tensor:
 
 
 def explained_class(one: Explanation) -> int | None:
-    """The class that is explained; None if there is none."""
-    target, index = one.get("target"), one.get("index")
-    if target is None:
+    """The class that is explained, 1 for an event (it happens); None if there is none."""
+    index = one.get("index")
+    if one.get("target") is None:
         return None
-    target = torch.as_tensor(target).cpu().flatten()
+    if one.get("outcome") is not None:
+        return HAPPENS
+    target = explained_targets(one).cpu()
     return int(target[row_numbers(index)][0] if index is not None and target.numel() > 1 else target[0])
 
 
@@ -173,11 +181,15 @@ def predicted_probability(one: Explanation) -> float | None:
     prediction, config, target = one.get("prediction"), getattr(one, "_model_config", None), explained_class(one)
     if prediction is None or config is None or target is None:
         return None
-    outcome = outcome_of(config)
-    rows = outcome.as_rows(prediction.detach().cpu())
+    event, targets = one.get("outcome"), explained_targets(one).cpu()
+    if isinstance(event, Custom):  # its function may not be there
+        return None
+    outcome, rows = outcome_of(config, event), prediction.detach().cpu()
+    rows = rows if event is not None and event.column is not None and rows.dim() == 1 else outcome.as_rows(rows)
     index = one.get("index")
-    rows = rows[row_numbers(index)] if index is not None and len(rows) > 1 else rows
-    return float(outcome.probability(rows[:1], torch.tensor([target])))
+    if index is not None and len(rows) > 1:
+        rows, targets = rows[row_numbers(index)], targets[row_numbers(index)]
+    return float(outcome.probability(rows[:1], targets[:1]))
 
 
 def subject(one: Explanation) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
+from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 
 from nseg.errors import InputError
 
@@ -17,11 +18,38 @@ MASKS = ("edge_mask", "node_mask")
 HARD = "hard_"
 """Begins the names of their hard counterparts."""
 
-Numbers = Mapping[str, float]
-"""Numbers of an explanation's masks, by name."""
+Numbers = Mapping[str, Any]
+"""What the model says about an explanation's masks, by name."""
 
-NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
-"""Names of these numbers."""
+NUMBERS = (
+    *("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement"),
+    *("pns_masked", "pns_removed", "p_empty"),
+)
+"""Names of the numbers among them."""
+
+FLAGS = ("keeps", "changes", "keeps_empty", "holds_masked", "holds_removed")
+"""Names of what is true or false."""
+
+PATH = ("edge_order", "node_order", "path_sizes", "path_pns")
+"""Names of what :meth:`Explanation.path` is made of."""
+
+TEXTS = ("intervention", "verdict")
+"""Names of the texts."""
+
+
+class PathPoint(NamedTuple):
+    """What a number of elements is worth.
+
+    Attributes:
+        size: number of elements: edges (or both directions of an edge), nodes, features.
+        pns: lower bound of their PNS.
+        edge_mask, node_mask: which they are, as in the hard masks of the explanation; None where it has none.
+    """
+
+    size: int
+    pns: float
+    edge_mask: Tensor | None
+    node_mask: Tensor | None
 
 
 class Explanation(PyGExplanation):  # type: ignore[misc]
@@ -29,9 +57,30 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
 
     Attributes:
         renderer: draws an explanation as HTML. The front door sets it, because drawing lives in a higher room.
+        writer: puts an explanation into words; likewise.
     """
 
     renderer: ClassVar[Callable[[PyGExplanation], str] | None] = None
+    writer: ClassVar[Callable[[PyGExplanation], str] | None] = None
+
+    def words(self) -> str:
+        """What is kept, what the model says with and without it, the verdict, and whether it holds if edges are deleted."""
+        return str(self.get("verdict")) if Explanation.writer is None else Explanation.writer(self)
+
+    def path(self) -> list[PathPoint]:
+        """The bound for fewer and more elements: those of the explanation come first, then the others, by weight.
+
+        Read it to choose fewer edges for less certainty. One of the points is the explanation itself. Empty if nobody
+        measured it, as for methods of others.
+        """
+        if self.get("path_sizes") is None:
+            return []
+        points = dict(zip(self.path_sizes.tolist(), self.path_pns.tolist(), strict=True))
+        orders = [self.get(name) for name in ("edge_order", "node_order")]
+        return [
+            PathPoint(size, pns, *(None if one is None else (one > 0) & (one <= size) for one in orders))
+            for size, pns in points.items()
+        ]
 
     def measured_by(self, measure: Callable[[PyGExplanation], Numbers]) -> Explanation:
         """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
@@ -53,7 +102,7 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
             found[HARD + name] = found[name] > 0
         unchanged = all(torch.equal(found[HARD + name], self[HARD + name]) for name in hard)
         found["exact"] = unchanged and bool(self.get("exact"))
-        for name in NUMBERS:
+        for name in (*NUMBERS, *FLAGS, *TEXTS, *PATH):
             found[name] = None
         for name, value in ({} if measure is None else measure(found)).items():
             found[name] = value
@@ -66,6 +115,78 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         return None if Explanation.renderer is None else Explanation.renderer(self)
 
 
+class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
+    """PyG's ``HeteroExplanation``: masks by type, numbers for the whole."""
+
+    def paths(self, most: int = 20) -> list[str]:
+        """Kept edges as text, path by path from the explained node: ``author 17 - wrote - paper 12 - presented at - ...``.
+
+        Paths go against the messages, and end where no kept edge brings anything new.
+
+        Args:
+            most: largest number of paths.
+        """
+        incoming: dict[tuple[str, int], list[tuple[str, tuple[str, int]]]] = {}
+        for kind in self.edge_types:
+            mask = self[kind].get(HARD + "edge_mask")
+            for sender, receiver in self[kind].edge_index[:, mask.bool()].T.tolist() if mask is not None else ():
+                name = kind[1].removeprefix("rev_").replace("_", " ")
+                incoming.setdefault((kind[2], receiver), []).append((name, (kind[0], sender)))
+        found: list[str] = []
+        pending = [([node], self._label(node)) for node in reversed(self._explained_nodes(list(incoming)))]
+        while pending and len(found) < most:
+            visited, text = pending.pop()
+            onward = [(name, node) for name, node in incoming.get(visited[-1], []) if node not in visited]
+            pending += [([*visited, node], f"{text} - {name} - {self._label(node)}") for name, node in reversed(onward)]
+            if not onward and len(visited) > 1:
+                found.append(text)
+        return found
+
+    def _label(self, node: tuple[str, int]) -> str:
+        """A node by its type and the caller's number."""
+        own = self[node[0]].get("node_id")
+        return f"{node[0]} {node[1] if own is None else int(own[node[1]])}"
+
+    def _explained_nodes(self, receivers: list[tuple[str, int]]) -> list[tuple[str, int]]:
+        """The explained nodes, or both ends of the explained pairs; all receivers of kept edges if a graph is explained."""
+        schema, index = self.__dict__.get("_schema"), self.get("index")
+        if schema is None or index is None:
+            return receivers
+        rows = row_numbers(index).tolist()
+        if schema.output is not None:
+            return [(schema.output, row) for row in rows]
+        pairs = self[schema.pairs_name][:, rows].tolist()
+        return [(kind, node) for kind, nodes in zip(schema.pair_types, pairs, strict=True) for node in nodes]
+
+    def measured_by(self, measure: Callable[[PyGHeteroExplanation], Numbers]) -> HeteroExplanation:
+        """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
+        self.__dict__["_measure"] = measure
+        return self
+
+    def threshold(self, *args: Any, **kwargs: Any) -> HeteroExplanation:
+        """PyG's ``threshold``, type by type; hard masks and numbers are then those of the masks that are left."""
+        measure = self.__dict__.pop("_measure", None)
+        found: HeteroExplanation = super().threshold(*args, **kwargs)
+        if found is self:
+            return found
+        unchanged = True
+        for store in (*found.node_stores, *found.edge_stores):
+            for name in MASKS:
+                if store.get(name) is None:  # PyG sets masks that there are none of
+                    store.pop(name, None)
+                elif store.get(HARD + name) is not None:
+                    unchanged &= torch.equal(store[name] > 0, store[HARD + name])
+                    store[HARD + name] = store[name] > 0
+        found["exact"] = unchanged and bool(self.get("exact"))
+        numbers: Numbers = {} if measure is None else measure(found)
+        for name in NUMBERS:
+            found[name] = numbers.get(name)
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_measure"}
+
+
 def with_ids(one: PyGExplanation) -> PyGExplanation:
     """An explanation with ``output_id``, ``edge_id`` and ``node_id``.
 
@@ -75,7 +196,7 @@ def with_ids(one: PyGExplanation) -> PyGExplanation:
         return one
     index, device = one.get("index"), one.edge_index.device
     index = index.to(device) if isinstance(index, Tensor) else index  # PyG leaves it on the CPU
-    outputs = 1 if index is None else torch.as_tensor(one.target).numel()
+    outputs = 1 if index is None else explained_targets(one).numel()
     rows = torch.arange(outputs, device=device)[slice(None) if index is None else index].flatten()
     if rows.numel() != 1:
         raise InputError(
@@ -97,6 +218,16 @@ def copy_explanation(one: PyGExplanation) -> PyGExplanation:
         if getattr(one, name, None) is not None:
             setattr(copy, name, getattr(one, name))
     return copy
+
+
+def explained_targets(one: PyGExplanation) -> Tensor:
+    """Class (or value) of each output, [R]; of the column that is asked about, if outputs have several."""
+    target, prediction, event = torch.as_tensor(one.target), one.get("prediction"), one.get("outcome")
+    several = event is not None and isinstance(prediction, Tensor) and prediction.dim() == 2
+    if several and target.numel() == prediction.numel():  # PyG flattens binary labels
+        target = target.view_as(prediction)
+    column = None if event is None else event.column
+    return target[:, column or 0] if event is not None and target.dim() == 2 else target.flatten()
 
 
 # --- what is explained ---------------------------------------------------------------------------------------------------

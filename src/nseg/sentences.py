@@ -28,7 +28,7 @@ from nseg.wording import (
     reached_nodes,
 )
 
-MAX_LISTED = 4
+MAX_LISTED = 3
 """Maximum number of edges, of nodes and of features that a sentence names."""
 
 Verdict = Literal["both", "enough", "needed", "neither", "unexplained", "unknown"]

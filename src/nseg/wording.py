@@ -8,9 +8,9 @@ them as one (``undirected=True``); otherwise each direction counts. The report's
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -251,3 +251,76 @@ def reached_nodes(explanation: Explanation, reached: Tensor | None = None, level
 def _num_nodes(explanation: Explanation) -> int:
     node_id = explanation.get("node_id")
     return int(explanation.num_nodes or 0) if node_id is None else int(node_id.numel())
+
+
+# --- verdicts --------------------------------------------------------------------------------------------------------------
+
+
+def verdict_text(found: Mapping[str, Any], masks: Sequence[str], what: str = "class") -> str:
+    """Whether an explanation is necessary and sufficient, in one sentence.
+
+    Args:
+        found: ``keeps`` and ``changes`` (the class stays with the explanation alone, and changes without it),
+            ``keeps_empty`` and ``p_empty`` (the same, and the class's probability, if nothing is kept), and ``pns``.
+        masks: what explains: ``"edges"``, ``"nodes"`` or both.
+        what: what is explained: the class, or another outcome.
+
+    >>> verdict_text({"keeps": True, "changes": True}, ["edges"])
+    'Necessary and sufficient: with these edges alone the class stays, and without them it changes.'
+    >>> verdict_text({"keeps": True, "changes": False, "keeps_empty": True, "p_empty": 0.8}, ["edges"])
+    'Only sufficient: the model gives this class without these edges too, and even without any edge (p 0.800).'
+    """
+    kept = " and ".join(masks)
+    if found["keeps"] and found["changes"]:
+        return f"Necessary and sufficient: with these {kept} alone the {what} stays, and without them it changes."
+    if found["keeps"] and found["keeps_empty"]:
+        any_of, p = " or ".join(part.removesuffix("s") for part in masks), probability_text(found["p_empty"])
+        return (
+            f"Only sufficient: the model gives this {what} without these {kept} too, and even without any {any_of} (p {p})."
+        )
+    if found["keeps"]:
+        return f"Only sufficient: with these {kept} alone the {what} stays, but without them it stays too."
+    if found["changes"]:
+        return f"Only necessary: without these {kept} the {what} changes, but with them alone it does not stay."
+    best = max(found["pns"], found.get("ceiling") or 0.0)
+    return (
+        f"Neither necessary nor sufficient: with these {kept} alone the {what} does not stay, and without them it does not "
+        f"change. The best PNS bound found is {bound_text(best)}."
+    )
+
+
+def deletion_text(explanation: Explanation) -> str:
+    """Whether an explanation of edges holds if edges are really deleted, in one sentence; nothing if nobody knows.
+
+    >>> deletion_text(Explanation(intervention="mask", holds_masked=True, holds_removed=False, pns_removed=0.1))
+    'It does not hold if edges are really deleted: PNS at least 0.100 then.'
+    """
+    removed, by = explanation.get("pns_removed"), explanation.get("intervention")
+    if removed is None or explanation.get("hard_edge_mask", True) is None:
+        return ""
+    holds = bool(explanation.get("holds_removed"))
+    if by == "mask":
+        does = "also holds" if holds and explanation.get("holds_masked") else "holds" if holds else "does not hold"
+        return f"It {does} if edges are really deleted: PNS at least {bound_text(removed)} then."
+    masked = f"with messages over them masked instead, PNS is at least {bound_text(explanation.pns_masked)}"
+    return f"Edges were really deleted, and it {'holds' if holds else 'does not hold'}; {masked}."
+
+
+ANYWAY = "To see why, explain features instead of edges, or another class as a contrast."
+"""What may help where the model gives the class anyway."""
+
+
+def explanation_words(explanation: Explanation) -> str:
+    """What is kept, what the model says with and without it, the verdict, and whether it holds if edges are deleted."""
+    one = explanation
+    if one.get("verdict") is None:
+        return f"{share_words(kept_parts(one))} are kept."
+    with_it, without = probability_text(one.p_factual), probability_text(one.p_complement)
+    sentences = [
+        f"{share_words(kept_parts(one))} are kept: p {with_it} with them alone, {without} without them; PNS at least "
+        f"{bound_text(one.pns)}.",
+        one.verdict,
+    ]
+    if one.keeps and not one.changes and one.get("keeps_empty"):
+        sentences.append(ANYWAY)
+    return " ".join(text for text in (*sentences, deletion_text(one)) if text)

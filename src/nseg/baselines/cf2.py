@@ -12,7 +12,6 @@ from nseg.baselines.mask_learning import normal_logits, paper_settings
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
-from nseg.model.outcomes import Outcome
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.harden import SearchResult
 from nseg.search.parts import MaskParts
@@ -94,7 +93,7 @@ class CF2(BatchedAlgorithm):
             instances = state.causal.instances
             worlds = state.parts.to_weights(state.soft.map(lambda mask: torch.cat([mask, 1 - mask])))
             output = state.causal.output(worlds)
-            factual, counterfactual = class_margin(state.causal.outcome, output, instances.target)  # [R] each
+            factual, counterfactual = state.causal.outcome.margin(output, instances.target)  # [R] each
             missing = shortfall(factual, counterfactual, settings.alpha, settings.gamma).unsqueeze(0)  # [1, R]
             loss = state.parts.size(state.soft) + settings.strength * state.causal.mean_over_rows(missing)  # [1, B]
             return loss, -loss
@@ -106,26 +105,6 @@ class CF2(BatchedAlgorithm):
 
     def worlds(self, parts: MaskParts) -> int:
         return 2
-
-
-def class_margin(outcome: Outcome, output: Tensor, target: Tensor) -> Tensor:
-    r"""Margin of the class over the best other class, :math:`f^{\hat y} - \max_{y \ne \hat y} f^y`, [..., R].
-
-    Args:
-        outcome: how outputs are read.
-        output: rows of the model's output, [..., R, C], or [..., R] for a binary model.
-        target: class of each row, [R].
-
-    >>> from torch_geometric.explain.config import ModelConfig
-    >>> from nseg.model.outcomes import outcome_of
-    >>> outcome = outcome_of(ModelConfig(mode="multiclass_classification", task_level="graph", return_type="probs"))
-    >>> class_margin(outcome, torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([0, 1]))
-    tensor([ 0.2000, -0.2000])
-    """
-    distribution = outcome.distribution(output)
-    others = distribution.scatter(-1, target.expand(distribution.shape[:-1]).unsqueeze(-1), 0.0)
-    best_other: Tensor = others.amax(-1)
-    return outcome.probability(output, target) - best_other
 
 
 def shortfall(factual: Tensor, counterfactual: Tensor, alpha: float, gamma: float) -> Tensor:

@@ -9,7 +9,7 @@ from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.model.causal import CausalModel
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult
-from nseg.search.parts import MaskParts
+from nseg.search.parts import EDGES, MaskParts
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import size_bucket
 
@@ -26,8 +26,8 @@ class Occlusion(BatchedAlgorithm):
     others kept. Two causes that can replace each other both score 0.
 
     Reference: Zeiler and Fergus, *Visualizing and Understanding Convolutional Networks*, ECCV 2014. Cost: one forward
-    pass per element of the largest instance, for all instances at once. Deviation: an element is masked (its messages or
-    features have weight 0), not deleted, as in all methods here.
+    pass per element of the largest instance, for all instances at once. Deviation: unless ``intervention`` says otherwise,
+    an element is masked (its messages or features have weight 0), not deleted.
 
     >>> Occlusion()
     Occlusion()
@@ -39,7 +39,8 @@ class Occlusion(BatchedAlgorithm):
         drop = torch.zeros(parts.owner.numel(), dtype=causal.dtype, device=parts.owner.device)
         # instances of similar size together: the number of worlds is that of the largest in the batch
         for _, members, some, some_parts in parts.grouped(causal, size_bucket(parts.count)):
-            drop[members] = probability_drops(some, some_parts)
+            deletes = self.settings.intervention != "mask" and EDGES in parts
+            drop[members] = probability_drops(some.removing(parts.tied) if deletes else some, some_parts)
         tick()
         return SearchResult(parts.unflatten(drop))
 

@@ -2,7 +2,8 @@
 
 Entry point: :func:`run`. May import every other package; nothing imports it.
 
-- ``demo``, ``explain``, ``counterfactual``, ``export``, ``train``, ``bench``, ``report``, ``list``: the commands.
+- ``demo``, ``explain``, ``counterfactual``, ``patterns``, ``studio``, ``export``, ``train``, ``bench``, ``report``,
+  ``list``: the commands.
 - ``options``: options that commands share, and checks of their values.
 - ``name_files``: names from CSV and JSON files.
 - ``console``: output to the terminal.
@@ -19,7 +20,7 @@ from typing import Annotated
 
 import typer
 
-from nseg.cli import bench, counterfactual, demo, explain, export, list, report, train
+from nseg.cli import bench, counterfactual, demo, explain, export, list, patterns, report, studio, train
 from nseg.errors import NsegError
 from nseg.version import __version__
 
@@ -30,7 +31,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 COMMANDS = (
-    *(demo.demo, explain.explain, counterfactual.counterfactual, export.export),
+    *(demo.demo, explain.explain, counterfactual.counterfactual, patterns.patterns, studio.studio, export.export),
     *(bench.bench, report.report, train.train, list.list_),
 )
 for command in COMMANDS:

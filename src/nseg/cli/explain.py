@@ -27,6 +27,7 @@ from nseg.datasets.names import check_name as check_dataset
 from nseg.errors import InputError
 from nseg.models.catalogue import check_architecture
 from nseg.runs.layout import SHARD
+from nseg.search.settings import INTERVENTIONS
 from nseg.version import __version__
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ Index = Annotated[
     typer.Option(help="Predictions to explain: 7, 3,5,9 or 300:700. Default: the paper's of a dataset, all of your own."),
 ]
 Paper = Annotated[bool, typer.Option(help="Use the paper's settings for the dataset instead of the defaults.")]
+Intervention = Annotated[
+    str | None,
+    typer.Option(help="What taking edges away means: mask (their messages), remove (delete them), or both."),
+]
 Undirected = Annotated[bool, typer.Option(help="Give both directions of an edge one weight.")]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal masks.")]
 Model = Annotated[
@@ -78,6 +83,7 @@ def explain(
     masks: Masks = "e",
     index: Index = None,
     paper: Paper = False,
+    intervention: Intervention = None,
     undirected: Undirected = False,
     seed: Seed = 0,
     model: Model = None,
@@ -100,39 +106,55 @@ def explain(
 ) -> None:
     """Explain predictions and print the explanations; store them, measure them or write a page on request."""
     check_subject(dataset, model, weights, data, level, paper)
-    check_names(dataset, arch, method, objective, masks)
-    numbers = None if index is None else parse_numbers(index)
-    given = read_names(names, class_names, feature_names)
+    check_names(dataset, arch, method, objective, masks, intervention)
+    numbers, given = None if index is None else parse_numbers(index), read_names(names, class_names, feature_names)
     backend = choose_backend(backend, workers, address)
     set_threads(context)
-    from nseg import backends
     from nseg.cli import subject as subjects
-    from nseg.explain.many import explain_many
 
     prepare_outputs(out, report, data)
-    settings = {"seed": seed, **({"undirected": True} if undirected else {})}
+    settings = {"seed": seed, "undirected": undirected or None, "intervention": intervention}
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
     outputs = subject.outputs if numbers is None else numbers
-    progress = False if quiet else None
     began, stored = time.perf_counter(), count_stored(out, retry)
-    if hasattr(algorithm, "fit"):  # such a method is trained on what it explains
-        algorithm.fit(explainer, subject.graphs, outputs, progress=progress)
-    with backends.make(backend, workers, address) as pool, interruptible(resumable=out is not None):
-        run: dict[str, Any] = {"out": out, "strict": strict, "retry": retry, "backend": pool, "shard": shard}
-        run |= {"progress": progress, **subject.names, **given}
-        found: Sequence[Explanation] = explain_many(explainer, subject.graphs, outputs, **run)
+    run = {"out": out, "strict": strict, "retry": retry, "shard": shard, **subject.names, **given}
+    found = explain_outputs(explainer, subject.graphs, outputs, (backend, workers, address), quiet, run)
     done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
-    say(f"{done}, masks {masks}, {algorithm}.")
-    if subject.untrained:
-        say(subject.untrained)
+    say(f"{done}, masks {masks}, {algorithm}.\n{subject.untrained}")
     explained, measured = show_results(explainer, subject, found, measure, report is not None)
-    if out is not None:
-        facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}
-        write_summary(out, {**subject.origin, **facts, "instances": len(found), "metrics": measured})
+    facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}
+    write_summary(out, {**subject.origin, **facts, "instances": len(found), "metrics": measured})
     if report is not None and explained:
         write_page(report, subject, explainer, {method: explained}, f"Why these predictions? {dataset or model}")
+
+
+def explain_outputs(
+    explainer: Explainer,
+    graphs: Any,
+    outputs: Sequence[int],
+    backend: tuple[str, int | None, str | None],
+    quiet: bool,
+    run: dict[str, Any],
+) -> Sequence[Explanation]:
+    """Return the explanations of some predictions, made on a backend.
+
+    Args:
+        explainer, graphs, outputs: what is explained.
+        backend: name, number of workers and address.
+        quiet: show no progress bar.
+        run: further arguments of :func:`nseg.explain_many`.
+    """
+    from nseg import backends
+    from nseg.explain.many import explain_many
+
+    progress = False if quiet else None
+    if hasattr(explainer.algorithm, "fit"):  # such a method is trained on what it explains
+        explainer.algorithm.fit(explainer, graphs, outputs, progress=progress)
+    with backends.make(*backend) as pool, interruptible(resumable=run["out"] is not None):
+        found: Sequence[Explanation] = explain_many(explainer, graphs, outputs, progress=progress, backend=pool, **run)
+    return found
 
 
 def check_subject(
@@ -152,7 +174,9 @@ def check_subject(
         raise InputError(f"--level must be node or graph (got {level!r}).")
 
 
-def check_names(dataset: str | None, arch: str, method: str, objective: str | None, masks: str) -> None:
+def check_names(
+    dataset: str | None, arch: str, method: str, objective: str | None, masks: str, intervention: str | None = None
+) -> None:
     """Raise if a name is unknown; torch is not imported yet, so that a typo is answered at once."""
     if dataset is not None:
         check_dataset(dataset)
@@ -162,6 +186,8 @@ def check_names(dataset: str | None, arch: str, method: str, objective: str | No
         raise InputError(f"--objective belongs to nseg (got it with {method}). Leave it out.")
     if masks not in MASKS:
         raise InputError(f"--masks must be e (edges), f (nodes) or ef (both) (got {masks!r}).")
+    if intervention is not None and intervention not in INTERVENTIONS:
+        raise InputError(f"--intervention must be {', '.join(INTERVENTIONS)} (got {intervention!r}).")
 
 
 def prepare_outputs(out: Path | None, report: Path | None, data: Path | None) -> None:
@@ -208,21 +234,24 @@ def show_results(
     from nseg.cli import results
     from nseg.graphs.large import LargeGraph
 
-    for text in results.describe(found, FEW):
-        say(text)
+    for text in (subject.untrained, *results.describe(found, FEW)):
+        if text:
+            say(text)
     if isinstance(subject.graphs, LargeGraph) or not (measure or graphs_needed):
         return [], {}
     explained = results.with_graphs(explainer, subject.graphs, found)
     measured = results.measure(explainer, subject.graphs, subject.benchmark, explained) if measure and explained else {}
     if measured:
-        console().print(results.scores_table(measured))
+        console().print(results.scores_table(measured, results.judged_by(explained)))
     return explained, measured
 
 
-def write_summary(out: Path, facts: dict[str, Any]) -> None:
-    """Write ``summary.json`` beside the stored explanations."""
+def write_summary(out: Path | None, facts: dict[str, Any]) -> None:
+    """Write ``summary.json`` beside the stored explanations, if they are stored."""
     from nseg.storage.files import write_json
 
+    if out is None:
+        return
     write_json(out / "summary.json", {**facts, "nseg": __version__})
     say(f"Stored in {out}: explanations/*.parquet, manifest.json, summary.json. For a table: nseg export {out} --csv")
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from nseg.baselines.catalogue import CATALOGUE as METHODS
 from nseg.cli.console import console, say
 from nseg.datasets.names import NAMES as DATASETS
+from nseg.datasets.names import REGRESSIONS
 from nseg.errors import InputError
 from nseg.explain.presets import PAPER
 from nseg.metrics.catalogue import CATALOGUE as METRICS
@@ -42,13 +43,16 @@ def list_(
 
 
 def datasets_table() -> Table:
-    """Return the datasets with the accuracy of the pre-trained models."""
+    """Return the datasets with the accuracy of the pre-trained models; of regressions, the root mean square error."""
     heads = (f"{architecture.upper()} test accuracy" for architecture in ARCHITECTURES)
     table = Table("dataset", "explains", *heads, title="Datasets and pre-trained models")
     entries = manifest()
     for name in DATASETS:
         accuracy = (f"{entries[f'{name}/{one}']['accuracy']['test']:.3f}" for one in ARCHITECTURES)
         table.add_row(name, EXPLAINED[entries[f"{name}/gcn"]["level"]], *accuracy)
+    for name in REGRESSIONS:
+        error = (f"error {entries[f'{name}/{one}']['rmse']['test']:.3f}" for one in ARCHITECTURES)
+        table.add_row(name, EXPLAINED[entries[f"{name}/gcn"]["level"]], *error)
     return table
 
 

@@ -14,7 +14,7 @@ from nseg import metrics
 from nseg.datasets import Benchmark
 from nseg.elements import explained_class, names_of, sentence
 from nseg.runs.stored import attach
-from nseg.wording import bound_text, kept_parts, plural, probability_text
+from nseg.wording import bound_text, deletion_text, kept_parts, plural, probability_text
 
 CAPTION = (
     "Fid+: share of predictions whose class changes without the explanation (higher is better). Fid-: share whose class "
@@ -53,7 +53,12 @@ def describe(found: Sequence[Explanation], few: int) -> list[str]:
     if failed:
         texts.append(f"{len(failed)} could not be explained; output {failed[0].output_id}: {failed[0].reason}")
     good = [one for one in found if one.get("reason") is None] if len(found) <= few else []
-    return [*texts, *map(sentence, good)] if len(found) <= few else [*texts, *summary(found)]
+    return [*texts, *map(_sentences, good)] if len(found) <= few else [*texts, *summary(found)]
+
+
+def _sentences(one: Explanation) -> str:
+    """Return what an explanation says, and whether it holds if edges are really deleted."""
+    return " ".join(text for text in (sentence(one), deletion_text(one)) if text)
 
 
 def summary(found: Sequence[Explanation]) -> list[str]:
@@ -79,12 +84,13 @@ def measure(
 
     Accuracy is measured where ground truth is known.
     """
+    intervention = judged_by(found)
     compared = {"explanation": found, **{kind: metrics.trivial(found, kind) for kind in ("all", "none", "random")}}
     measured = {}
     for name, explanations in compared.items():
         evaluator = metrics.Evaluator(explainer, graphs, explanations)
         for masks in ("soft", "hard"):
-            result = evaluator.fidelity(masks)
+            result = evaluator.fidelity(masks, intervention if masks == "hard" else "mask")
             scores = {metric: getattr(result, metric) for metric in FIDELITY}
             if benchmark is not None and masks == "soft":
                 kind = "node" if explanations[0].get("edge_mask") is None else "edge"
@@ -94,7 +100,19 @@ def measure(
     return measured
 
 
-def scores_table(measured: dict[str, dict[str, float]]) -> Table:
+def judged_by(found: Sequence[Explanation]) -> str:
+    """Return what taking edges away means for hard masks."""
+    return "mask" if found[0].get("edge_mask") is None else str(found[0].get("intervention") or "mask")
+
+
+TITLES = {
+    "mask": "Messages and features are weighted; nothing is removed",
+    "remove": "Hard masks: other edges are deleted. Soft masks: messages are weighted",
+    "both": "Hard masks: the worse of messages weighted by 0 and edges deleted. Soft masks: messages are weighted",
+}
+
+
+def scores_table(measured: dict[str, dict[str, float]], intervention: str = "mask") -> Table:
     """Return a table of metrics, one line per kind of mask; metrics that are never known are left out."""
     known = [m for m in HEADS if any(not math.isnan(scores.get(m, math.nan)) for scores in measured.values())]
     table = Table(
@@ -103,7 +121,7 @@ def scores_table(measured: dict[str, dict[str, float]]) -> Table:
         box=None,  # ten columns fit into 80 characters
         padding=(0, 1, 0, 0),
         pad_edge=False,
-        title="Messages and features are weighted; nothing is removed",
+        title=TITLES[intervention],
         caption=CAPTION + (TRUTH_CAPTION if "recall_at_k" in known else ""),
     )
     for name, scores in measured.items():

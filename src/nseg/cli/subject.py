@@ -105,7 +105,8 @@ def make_explainer(model: nn.Module, config: dict[str, str], masks: str, algorit
 
 
 def make_algorithm(method: str, dataset: str | None, masks: str, objective: str | None, **settings: Any) -> BatchedAlgorithm:
-    """Return a method by name, with the paper's settings for a dataset if one is given."""
+    """Return a method by name, with the paper's settings for a dataset if one is given; settings of None are left out."""
+    settings = {name: value for name, value in settings.items() if value is not None}
     if method == "nseg":
         joint = {} if dataset is None else {"masks": masks}  # the paper's settings differ between e and ef
         return baselines.make(method, dataset, objective=objective or "pns", **joint, **settings)

@@ -1,9 +1,9 @@
-"""Datasets: the six datasets of the paper, with the explained instances and their ground truth.
+"""Datasets: the six datasets of the paper, with the explained instances and their ground truth, and a regression.
 
-Here: what a dataset is (``base``), generated graphs (``synthetic``), molecules and images (``tu``), and datasets by name
-(``catalogue``).
+Here: what a dataset is (``base``), generated graphs (``synthetic``), molecules and images (``tu``), solubilities
+(``esol``), a heterogeneous graph of authors, papers and conferences (``dblp``), and datasets by name (``catalogue``).
 Names are imported on first use; ``names`` imports no torch.
-Import from here: ``load``, ``NAMES``, ``Benchmark``, ``Truth``.
+Import from here: ``load``, ``NAMES``, ``HETERO_NAMES``, ``Benchmark``, ``Truth``.
 May import: ``nseg.errors``. Datasets know nothing about models or explanations.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nseg.datasets.base import Benchmark, Truth
     from nseg.datasets.catalogue import load
-    from nseg.datasets.names import NAMES
+    from nseg.datasets.names import HETERO_NAMES, NAMES
 else:
     from nseg.lazy import lazy_names
 
@@ -21,8 +21,8 @@ else:
         {
             "nseg.datasets.base": ["Benchmark", "Truth"],
             "nseg.datasets.catalogue": ["load"],
-            "nseg.datasets.names": ["NAMES"],
+            "nseg.datasets.names": ["HETERO_NAMES", "NAMES"],
         },
     )
 
-__all__ = ["NAMES", "Benchmark", "Truth", "load"]
+__all__ = ["HETERO_NAMES", "NAMES", "Benchmark", "Truth", "load"]

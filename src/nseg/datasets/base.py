@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from nseg.names import NamedData, resolve_names
 
@@ -34,18 +34,19 @@ class Benchmark:
         level: ``"node"`` (nodes of one graph are explained) or ``"graph"`` (graphs are explained).
         graphs: the graphs; ``y`` holds the classes. At node level, ``motif`` holds the number of each node's motif, or -1;
             at graph level, ``edge_truth`` holds the ground truth where it is known.
-        num_classes: number of classes.
+        num_classes: number of classes; of a regression, 1: the number of predicted values.
         instances: numbers of the nodes or graphs that the paper explains, [B].
         k_edges: K of Recall@K for edges; None if there is no ground truth.
         k_nodes: K of Recall@K for nodes; None if there is no ground truth.
         class_names: name of each class.
         node_names: name of each feature column, if node features are one-hot.
         bonds: for molecules, the bond order of each column of the one-hot ``edge_attr``.
+        mode: kind of the model, as PyG names it; ``y`` holds values if it is ``"regression"``.
     """
 
     name: str
     level: str
-    graphs: list[Data]
+    graphs: list[Data] | list[HeteroData]
     num_classes: int
     instances: Tensor
     k_edges: int | None = None
@@ -53,16 +54,18 @@ class Benchmark:
     class_names: tuple[str, ...] = ()
     node_names: tuple[str, ...] = field(default=())
     bonds: tuple[float, ...] = ()
+    mode: str = "multiclass_classification"
 
     @property
     def model_config(self) -> dict[str, str]:
-        """The ``model_config`` of PyG's ``Explainer`` for a classifier of this dataset."""
-        return {"mode": "multiclass_classification", "task_level": self.level, "return_type": "raw"}
+        """The ``model_config`` of PyG's ``Explainer`` for a network of this dataset."""
+        return {"mode": self.mode, "task_level": self.level, "return_type": "raw"}
 
     @property
     def num_features(self) -> int:
-        """Number of features per node."""
-        return int(self.graphs[0].num_features)
+        """Number of features per node; the largest of all types in a heterogeneous graph."""
+        number = self.graphs[0].num_features
+        return max(number.values()) if isinstance(number, dict) else int(number)
 
     def names(self, **given: Any) -> NamedData:
         """Names of its nodes (their kinds), features and classes.
@@ -86,13 +89,15 @@ class Benchmark:
         """A copy that shares no tensor with this one."""
         return replace(self, graphs=[data.clone() for data in self.graphs], instances=self.instances.clone())
 
-    def graph(self, instance: int) -> Data:
+    def graph(self, instance: int) -> Data | HeteroData:
         """The graph that contains an instance."""
         return self.graphs[0] if self.level == "node" else self.graphs[instance]
 
     def truth(self, instance: int) -> Truth | None:
         """The instance's own motif, not all motifs of its graph; None if ground truth is unknown."""
         data = self.graph(instance)
+        if isinstance(data, HeteroData):
+            return None
         if self.level == "node":
             motif = data.motif
             node = (motif == motif[instance]) & (motif >= 0)

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from nseg.datasets.base import Benchmark
+from nseg.datasets.dblp import dblp
+from nseg.datasets.esol import esol
 from nseg.datasets.names import check_name
 from nseg.datasets.synthetic import ba_2motif, ba_2motif_public, ba_shapes, tree_cycles, tree_grid
 from nseg.datasets.tu import data_folder, msrc_21, mutagenicity
@@ -18,14 +20,20 @@ _GENERATED: dict[str, Callable[[int], Benchmark]] = {
     "tree-grid": tree_grid,
     "ba-2motif": ba_2motif,
 }
-_FROM_FILES: dict[str, Callable[[Path | None], Benchmark]] = {"mutagenicity": mutagenicity, "msrc-21": msrc_21}
+_FROM_FILES: dict[str, Callable[[Path | None], Benchmark]] = {
+    "mutagenicity": mutagenicity,
+    "msrc-21": msrc_21,
+    "dblp": dblp,
+    "esol": esol,
+}
 
 
 def load(name: str, seed: int = 0, public: bool = False, root: Path | None = None) -> Benchmark:
-    """A dataset of the paper, by name; every call returns its own copy, which may be changed.
+    """A dataset by name; every call returns its own copy, which may be changed.
 
     Args:
-        name: ba-shapes, tree-cycles, tree-grid, ba-2motif, mutagenicity or msrc-21.
+        name: ba-shapes, tree-cycles, tree-grid, ba-2motif, mutagenicity or msrc-21, the paper's; esol, a regression; or
+            dblp, a heterogeneous graph.
         seed: seed of generated datasets; the same seed gives the same graphs. Ignored by the others.
         public: for ba-2motif, load the published graphs (``BA-2motifs.npz`` in the folder NSEG_DATA) instead of generating
             graphs.

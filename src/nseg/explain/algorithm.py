@@ -4,29 +4,36 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.explain import ExplainerAlgorithm
-from torch_geometric.explain.config import MaskType, ModelMode
+from torch_geometric.explain.config import ExplanationType, MaskType
 
-from nseg.errors import NsegWarning, UnsupportedError
+from nseg.errors import NsegWarning
 from nseg.explain.answers import BatchAnswer, build_explanation
-from nseg.explain.measurement import Remeasurement
+from nseg.explain.measurement import Remeasurement, measure_hard
+from nseg.explain.typed import masks_to_flat, to_types
 from nseg.explain.verification import REDONE, References, find_wrong
-from nseg.explanation import Explanation
+from nseg.explanation import Explanation, HeteroExplanation
+from nseg.graphs.baseline import FeatureBaseline, require_zero_baseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
+from nseg.graphs.hetero import is_hetero
+from nseg.graphs.inputs import EDGE_KIND, ModelInputs
 from nseg.graphs.model_checks import check_model
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
+from nseg.model.hetero import adapt, sort_by_type
 from nseg.model.outcomes import outcome_of
 from nseg.model.traced_graph import TracedGraph
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult, harden
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
+from nseg.search.path import measure_path
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import evaluate
 
@@ -63,16 +70,27 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         hard, exact = harden(causal, parts, result, self.settings)
         split = parts.split(self.settings)
 
-        def p(masks: Masks) -> Tensor:
-            found = evaluate(causal, parts, masks.map(lambda mask: mask.unsqueeze(0).to(causal.dtype)), split)
-            return torch.cat([found.p_factual, found.p_complement])
+        found = evaluate(causal, parts, result.soft.map(lambda mask: mask.unsqueeze(0).to(causal.dtype)), split)
+        soft_p = torch.cat([found.p_factual, found.p_complement])
+        measured = measure_hard(causal, parts, hard, split, self.settings.intervention)
 
         def on_graph(masks: Masks) -> Masks:
             return Masks({**masks, **parts.to_weights(Masks({k: v for k, v in masks.items() if k == EDGES}))})
 
-        common = NODES in parts and self.explainer_config.node_mask_type is MaskType.common_attributes
+        common = NODES in parts and self._common
+        path = measure_path(causal, parts, result.soft, hard, self.settings)
         return BatchAnswer(
-            causal.instances, on_graph(result.soft), on_graph(hard), p(result.soft), p(hard), exact, split, common
+            instances=causal.instances,
+            soft=on_graph(result.soft),
+            hard=on_graph(hard),
+            soft_p=soft_p,
+            measured=measured,
+            exact=exact,
+            split=split,
+            common=common,
+            tied=parts.tied,
+            path=replace(path, order=on_graph(path.order)),
+            event=causal.outcome.event,
         )
 
     def parts(self, instances: InstanceBatch) -> MaskParts:
@@ -82,32 +100,57 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         return MaskParts.of(instances, edges, config.node_mask_type, self.settings.undirected)
 
     def forward(
-        self, model: torch.nn.Module, x: Tensor, edge_index: Tensor, *, target: Tensor, index: Any = None, **kwargs: Any
-    ) -> Explanation:
+        self, model: torch.nn.Module, x: Any, edge_index: Any, *, target: Tensor, index: Any = None, **kwargs: Any
+    ) -> Explanation | HeteroExplanation:
         """Explain the outputs ``index`` by one common mask; called by PyG's ``Explainer``."""
         model = unwrap_compiled(model)
         check_model(model)
         with torch.inference_mode(False), torch.enable_grad(), borrow(model), one_thread():
-            inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
-            graph = TracedGraph(model, outcome_of(self.model_config), inputs, *self.masks)
-            row = graph.check_rows(index)
-            cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target, row))
-            ((_, causal),) = graph.causal_models(cuts)
-            causal.require_dependence(*self.masks)
-            answer = self.answer(causal, self.parts(causal.instances))
-            for note in (graph.slow_note, graph.outcome.note(graph.output)):
-                if note is not None:
-                    warnings.warn(note, NsegWarning, stacklevel=2)
-            plain = graph.plain_model(row, cuts.target)
-            wrong, _ = find_wrong(answer, torch.zeros_like(row[:1]), References(lambda _: plain, lambda _: plain), ())
-            if wrong:
-                warnings.warn(REDONE.format(number=1), NsegWarning, stacklevel=2)
-                answer = self.answer(plain, self.parts(plain.instances))
+            if not is_hetero(x, edge_index):
+                inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
+                missing = FeatureBaseline.of(self.settings.baseline, Data(x=inputs.x), self.settings.seed)
+                inputs = replace(inputs, baseline=missing.rows(inputs.x))
+                found, measure = self._explain(model, inputs, target, index)
+                return found.measured_by(measure)
+            require_zero_baseline(self.settings.baseline)
+            adapted, graph = adapt(model, x, edge_index, kwargs, self.model_config.task_level, self.masks[1])
+            found, measure = self._explain(adapted, graph.inputs, target, index)
+        typed, common = sort_by_type(graph.schema, graph.inputs), self._common
+        one = to_types(found, typed, common)
+        one.__dict__["_schema"] = graph.schema
+        return one.measured_by(lambda changed: measure(masks_to_flat(changed, typed, common)))
+
+    def _explain(
+        self, model: torch.nn.Module, inputs: ModelInputs, target: Any, index: Any
+    ) -> tuple[Explanation, Remeasurement]:
+        """Explain some outputs of a graph by one common mask; also returns what measures changed masks."""
+        graph = TracedGraph(model, outcome_of(self.model_config, self.settings.outcome), inputs, *self.masks)
+        graph.outcome = graph.outcome.complete(graph.output)
+        row = graph.check_rows(index)
+        given = self.explainer_config.explanation_type is ExplanationType.phenomenon
+        cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target if given else None, row))
+        ((_, causal),) = graph.causal_models(cuts)
+        causal.require_dependence(*self.masks)
+        answer = self.answer(causal, self.parts(causal.instances))
+        for note in (graph.slow_note, graph.outcome.note(graph.output)):
+            if note is not None:
+                warnings.warn(note, NsegWarning, stacklevel=3)
+        plain = graph.plain_model(row, cuts.target)
+        wrong, _ = find_wrong(answer, torch.zeros_like(row[:1]), References(lambda _: plain, lambda _: plain), ())
+        if wrong:
+            warnings.warn(REDONE.format(number=1), NsegWarning, stacklevel=3)
+            answer = self.answer(plain, self.parts(plain.instances))
         edges = torch.arange(inputs.num_edges, device=row.device)
         nodes = torch.arange(inputs.num_nodes, device=row.device)
-        found = build_explanation(answer, 0, inputs.edge_index, edges, nodes, self.settings)
+        kinds = inputs.kwargs.get(EDGE_KIND)
+        found = build_explanation(answer, 0, inputs.edge_index, edges, nodes, self.settings, kinds)
         kind = self.explainer_config.node_mask_type
-        return found.measured_by(Remeasurement((edges, nodes), [plain], answer.split, kind))
+        return found, Remeasurement((edges, nodes), [plain], answer.split, kind, self.settings.intervention)
+
+    @property
+    def _common(self) -> bool:
+        """Whether node masks are of features common to all nodes."""
+        return self.explainer_config.node_mask_type is MaskType.common_attributes
 
     @property
     def masks(self) -> tuple[bool, bool]:
@@ -115,15 +158,12 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         return self.explainer_config.edge_mask_type is not None, self.explainer_config.node_mask_type is not None
 
     def supports(self) -> bool:
-        """Whether model and masks are supported: classification at any level, every mask type of PyG."""
-        if self.model_config.mode is ModelMode.regression:
-            raise UnsupportedError(
-                f"{type(self).__name__} explains the probability of a class, which a regression model does not have. "
-                "Use mode='binary_classification' or 'multiclass_classification', e.g. on a thresholded output."
-            )
+        """Whether model and masks are supported: every mode, level and mask type of PyG; raises if the outcome is not."""
+        outcome_of(self.model_config, self.settings.outcome)
         return True
 
     def __repr__(self) -> str:
-        plain = {f.name: f.default for f in fields(self.settings)}
-        changed = {k: v for k, v in vars(self.settings).items() if v != plain[k] or k == "objective"}
+        usual = {f.name: f.default for f in fields(self.settings)}
+        given = {name: getattr(self.settings, name) for name in usual}  # vars() would also hold cached properties
+        changed = {k: v for k, v in given.items() if v != usual[k] or k == "objective"}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"

@@ -6,13 +6,16 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch_geometric.explain import Explanation as PyGExplanation
 
-from nseg.explain.measurement import numbers_of
+from nseg.events import Event
+from nseg.explain.measurement import Measured, numbers_of
 from nseg.explanation import Explanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
 from nseg.search.parts import EDGES, NODES, Masks
+from nseg.search.path import SizePath
 from nseg.search.settings import BaseSettings
 
 
@@ -23,24 +26,42 @@ class BatchAnswer:
     Args:
         instances: what was explained.
         soft, hard: masks: of edges [E], of nodes [N, w], or [B, F] for features common to all nodes.
-        soft_p, hard_p: p_factual and p_complement of these masks, [2, B] each.
+        soft_p: p_factual and p_complement of the soft masks, [2, B].
+        measured: what the model says about the hard ones.
         exact: whether each hard mask is the best there is, by enumeration, [B].
         split: probability of each sub-event of the complement.
         common: whether node masks are of features common to all nodes.
+        tied: whether both directions of an edge are one.
+        path: bounds of other sizes.
+        event: what was explained, if not simply the class.
     """
 
     instances: InstanceBatch
     soft: Masks
     hard: Masks
     soft_p: Tensor
-    hard_p: Tensor
+    measured: Measured
     exact: Tensor
     split: tuple[float, ...]
     common: bool = False
+    tied: bool = False
+    path: SizePath | None = None
+    event: Event | None = None
+
+    @property
+    def intervention(self) -> str:
+        """What the hard masks are judged by."""
+        return self.measured.intervention
 
 
 def build_explanation(
-    answer: BatchAnswer, number: int, edge_index: Tensor, edge_id: Tensor, node_id: Tensor, settings: BaseSettings
+    answer: BatchAnswer,
+    number: int,
+    edge_index: Tensor,
+    edge_id: Tensor,
+    node_id: Tensor,
+    settings: BaseSettings,
+    edge_kind: Tensor | None = None,
 ) -> Explanation:
     """One instance's explanation on a graph that contains it; masks are 0 outside the instance.
 
@@ -50,12 +71,13 @@ def build_explanation(
         edge_index: the graph, [2, E].
         edge_id, node_id: the caller's numbers of its edges and nodes, sorted.
         settings: what made the answer.
+        edge_kind: kind of each edge, shared with its reverse; None if there is one kind.
     """
     instances = answer.instances
     edges, nodes = instances.members(Role.EDGE, number), instances.members(Role.NODE, number)
     edge_at = torch.searchsorted(edge_id, instances.edge_id[edges])
     node_at = torch.searchsorted(node_id, instances.node_id[nodes])
-    reverse = reverse_edges(edge_index, node_id.numel()) if settings.undirected else None
+    reverse = reverse_edges(edge_index, node_id.numel(), edge_kind) if settings.undirected else None
 
     def on_edges(mask: Tensor | None) -> Tensor | None:
         if mask is None:
@@ -66,7 +88,8 @@ def build_explanation(
 
     def on_nodes(mask: Tensor | None) -> Tensor | None:
         if mask is None or answer.common:
-            return None if mask is None else mask[number : number + 1].clone()
+            types = instances.node_types
+            return None if mask is None else mask[number * types : (number + 1) * types].clone()
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
     found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
@@ -76,12 +99,29 @@ def build_explanation(
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
-        **numbers_of(answer.hard_p[:, number], answer.soft_p[:, number]),
+        **numbers_of(answer.measured, number, answer.soft_p[:, number], list(answer.hard), answer.event),
+        "outcome": answer.event,
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,
         "settings": settings.as_plain_data(),
     }
+    if answer.path is not None:
+        values |= {
+            "edge_order": on_edges(answer.path.order.get(EDGES)),
+            "node_order": on_nodes(answer.path.order.get(NODES)),
+        }
+        values |= {"path_sizes": answer.path.sizes[:, number], "path_pns": answer.path.pns[:, number]}
     for name, value in values.items():
         if value is not None:
             found[name] = value
+    return found
+
+
+def restrict_masks(answer: PyGExplanation, edge_id: Tensor, node_id: Tensor) -> Explanation:
+    """The masks of an explanation of the whole graph, on some of its edges and nodes."""
+    found = Explanation()
+    for name, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes)):
+        mask = answer.get(name)
+        if mask is not None:
+            found[name] = mask[ids] if mask.size(0) == size else mask
     return found

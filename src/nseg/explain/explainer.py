@@ -13,6 +13,7 @@ from torch_geometric.explain.config import MaskType, ModelMode, ModelReturnType,
 
 from nseg.errors import InputError, ModelError, NsegError, NsegWarning
 from nseg.graphs.checks import check_inputs
+from nseg.graphs.hetero import flatten_graph, is_hetero
 from nseg.graphs.model_checks import check_arguments, check_model
 from nseg.model.borrow import borrow, unwrap_compiled, wrap_model_errors
 
@@ -50,10 +51,14 @@ class Explainer(PyGExplainer):  # type: ignore[misc]
         check_model(model)
         if note is not None:
             warnings.warn(note, NsegWarning, stacklevel=2)
-        inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
-        given = {name: inputs.kwargs[name] for name in kwargs}
+        if is_hetero(x, edge_index):
+            flatten_graph(model, x, edge_index, kwargs, self.model_config.task_level)  # checks them
+            given = kwargs
+        else:
+            inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
+            x, edge_index, given = inputs.x, inputs.edge_index, {name: inputs.kwargs[name] for name in kwargs}
         with borrow(model):
-            return super().__call__(inputs.x, inputs.edge_index, target=target, index=index, **given)
+            return super().__call__(x, edge_index, target=target, index=index, **given)
 
     def get_prediction(self, *args: Any, **kwargs: Any) -> Tensor:
         """The model's output; what the model raises becomes a sentence."""

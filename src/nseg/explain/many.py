@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple, overload
 
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg.backends.base import Backend
 from nseg.backends.catalogue import open_backend
-from nseg.errors import NsegWarning
+from nseg.errors import NsegWarning, UnsupportedError
 from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
+from nseg.explain.jobs.hetero import HeteroJob
 from nseg.explain.naming import check_names, with_names
 from nseg.explain.progress import ShardProgress, progress_bar
 from nseg.graphs.large import LargeGraph
@@ -31,7 +32,7 @@ from nseg.runs.stored import Explanations
 @overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -55,7 +56,7 @@ def explain_many(
 @overload
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -78,7 +79,7 @@ def explain_many(
 
 def explain_many(
     explainer: Explainer,
-    data: Data | Sequence[Data] | LargeGraph,
+    data: Data | HeteroData | Sequence[Data | HeteroData] | LargeGraph,
     index: Any = None,
     *,
     target: Any = None,
@@ -105,7 +106,7 @@ def explain_many(
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
         data: one graph (node and link level) or a sequence of graphs (graph level). Model arguments besides ``x`` and
             ``edge_index`` are taken from it by the names in the model's ``forward`` (not for a bare ``**kwargs``). Of a
-            :class:`nseg.LargeGraph` the model sees subgraphs only (node level, and pairs of nodes).
+            :class:`nseg.LargeGraph` the model sees subgraphs only. Of ``HeteroData``, ``HeteroExplanation`` comes back.
         index: nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.
@@ -128,7 +129,7 @@ def explain_many(
     """
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     shards = job.shards(index, shard)
-    names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
+    names = _names_of(job, out, (node_names, feature_names, class_names, edge_names, units))
     check_names(job, names, [row for _, rows in shards for row in rows])
     with progress_bar(progress) as bar, open_backend(backend, workers) as opened:
         meter = ShardProgress(bar(sum(len(rows) for _, rows in shards)))
@@ -136,6 +137,16 @@ def explain_many(
         if out is None:
             return _explain_in_memory(opened, job, shards, meter, names)
         return _explain_to_folder(opened, job, shards, meter, names, out, retry)
+
+
+def _names_of(job: ExplainJob, out: str | Path | None, given: Sequence[Any]) -> NamedData:
+    """The names; raises if a heterogeneous graph is given some, or a run folder, which it cannot have yet."""
+    if not isinstance(job, HeteroJob):
+        return resolve_names(job.data, *given)
+    if out is not None or any(one is not None for one in given):
+        what = "stored in a run folder yet (got out=...)" if out is not None else "named yet (got names)"
+        raise UnsupportedError(f"Explanations of heterogeneous graphs cannot be {what}. Leave it out.")
+    return resolve_names()
 
 
 def _explain_in_memory(

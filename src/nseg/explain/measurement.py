@@ -2,37 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
+from nseg.events import Event
 from nseg.explanation import HARD, MASKS, Numbers
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.search import formulas
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
-from nseg.search.worlds import evaluate
+from nseg.search.worlds import Evaluation, evaluate
+from nseg.wording import verdict_text
 
 AGREE = 1e-4
 """Difference of probabilities that rounding can explain."""
 
 
-def numbers_of(hard_p: Tensor, soft_p: Tensor) -> Numbers:
-    """What an explanation says about its masks, from p_factual and p_complement of the hard and the soft ones, [2] each."""
-    p_factual, p_complement = hard_p
-    soft_factual, soft_complement = soft_p
-    return {
+@dataclass(frozen=True)
+class Measured:
+    """What the model says about B hard explanations.
+
+    Args:
+        intervention: what they are judged by.
+        by: the answers with messages weighed (``"mask"``) and with edges deleted (``"remove"``), [B] each.
+        empty: the answer if nothing is kept, judged likewise.
+    """
+
+    intervention: str
+    by: Mapping[str, Evaluation]
+    empty: Evaluation
+
+    @property
+    def own(self) -> Evaluation:
+        """The answer that explanations are judged by."""
+        both = self.intervention == "both"
+        return self.by["mask"].smaller(self.by["remove"]) if both else self.by[self.intervention]
+
+    @property
+    def p(self) -> Tensor:
+        """p_factual and p_complement, [2, B]."""
+        return torch.stack([self.own.p_factual, self.own.p_complement])
+
+
+def measure_hard(
+    causal: CausalModel, parts: MaskParts, hard: Masks, split: tuple[float, ...], intervention: str
+) -> Measured:
+    """Ask the model about hard masks and about empty ones, with messages weighed and with edges deleted.
+
+    Where explanations are judged by masks, a model that does not run on a smaller graph is not asked about deletion.
+    """
+    stacked = hard.map(lambda mask: torch.stack([mask, torch.zeros_like(mask)]).to(causal.dtype))
+    found = {"mask": evaluate(causal, parts, stacked, split)}
+    try:
+        found["remove"] = evaluate(causal, parts, stacked, split, "remove") if EDGES in parts else found["mask"]
+    except Exception:  # a model may raise anything on a graph without edges
+        if intervention != "mask":
+            raise
+    kept, empty = ({k: Evaluation(*(value[n] for value in one)) for k, one in found.items()} for n in (0, 1))
+    return Measured(intervention, kept, Measured(intervention, empty, empty["mask"]).own)
+
+
+def numbers_of(measured: Measured, number: int, soft_p: Tensor, masks: Sequence[str], event: Event | None = None) -> Numbers:
+    """What an explanation says about its masks.
+
+    Args:
+        measured: what the model says about the hard masks of B instances.
+        number: which instance.
+        soft_p: p_factual and p_complement of its soft masks, [2].
+        masks: its parts.
+        event: what is explained, if it is not simply the class.
+    """
+    p_factual, p_complement = measured.p[:, number]
+    own, by = measured.own, measured.by
+    found: dict[str, Any] = {
         "p_factual": float(p_factual),
         "p_complement": float(p_complement),
         "pns": float(formulas.pns_bound(p_factual, p_complement)),
         "pn": float(formulas.pn_bound(p_factual, p_complement)),
         "ps": float(formulas.ps_bound(p_factual, p_complement)),
-        "soft_p_factual": float(soft_factual),
-        "soft_p_complement": float(soft_complement),
+        "soft_p_factual": float(soft_p[0]),
+        "soft_p_complement": float(soft_p[1]),
+        "intervention": measured.intervention,
+        "p_empty": float(measured.empty.p_factual[number]),
+        "keeps_empty": bool(measured.empty.keeps[number] == 1),
     }
+    found["keeps"], found["changes"] = _keeps_and_changes(own, number)
+    for name, one in by.items():
+        past = {"mask": "masked", "remove": "removed"}[name]
+        found[f"pns_{past}"] = float(formulas.pns_bound(one.p_factual[number], one.p_complement[number]))
+        found[f"holds_{past}"] = all(_keeps_and_changes(one, number))
+    found["verdict"] = verdict_text(found, masks, "class" if event is None else "outcome")
+    return found
+
+
+def _keeps_and_changes(found: Evaluation, number: int) -> tuple[bool, bool]:
+    """Whether an explanation keeps the class, and whether the class changes without it."""
+    return bool(found.keeps[number] == 1), bool(found.remains[number] == 0)
 
 
 class Remeasurement:
@@ -43,6 +114,7 @@ class Remeasurement:
         references: causal models of its instance alone, without shortcuts; the last one decides.
         split: probability of each sub-event of the complement.
         node_mask_type: what the node mask covers, if there is one.
+        intervention: what explanations are judged by.
         distrust: called if the references disagree.
     """
 
@@ -52,23 +124,34 @@ class Remeasurement:
         references: Iterable[CausalModel],
         split: tuple[float, ...],
         node_mask_type: MaskType | None,
+        intervention: str,
         distrust: Callable[[], None] = lambda: None,
     ) -> None:
         self.edge_id, self.node_id = ids
         self.references, self.split, self.node_mask_type, self.distrust = references, split, node_mask_type, distrust
+        self.intervention = intervention
 
     def __call__(self, changed: Explanation) -> Numbers:
         """Numbers of the masks that the explanation has now."""
         found = []
         for causal in self.references:
             with torch.inference_mode(False), borrow(causal.model):
-                found.append(numbers_of(self._measure(changed, causal, HARD), self._measure(changed, causal, "")))
+                found.append(self._measure(changed, causal))
         if any(abs(one[name] - found[-1][name]) > AGREE for one in found for name in ("p_factual", "p_complement")):
             self.distrust()
         return found[-1]
 
-    def _measure(self, one: Explanation, causal: CausalModel, prefix: str) -> Tensor:
-        """p_factual and p_complement of the hard or the soft masks, [2]."""
+    def _measure(self, one: Explanation, causal: CausalModel) -> Numbers:
+        """Numbers of the hard and the soft masks in one reference."""
+        (_, soft), (parts, hard) = (self._masks(one, causal, prefix) for prefix in ("", HARD))
+        answer = evaluate(causal, parts, soft.map(lambda mask: mask.unsqueeze(0)), self.split)
+        soft_p = torch.cat([answer.p_factual, answer.p_complement]).flatten()
+        return numbers_of(
+            measure_hard(causal, parts, hard, self.split, self.intervention), 0, soft_p, list(hard), causal.outcome.event
+        )
+
+    def _masks(self, one: Explanation, causal: CausalModel, prefix: str) -> tuple[MaskParts, Masks]:
+        """The hard or the soft masks on the instance of a reference."""
         here, found = causal.instances, Masks()
         edge, node = one.get(prefix + MASKS[0]), one.get(prefix + MASKS[1])
         if edge is not None:
@@ -77,8 +160,7 @@ class Remeasurement:
             common = self.node_mask_type is MaskType.common_attributes
             found[NODES] = node if common else _place(node, self.node_id, here.node_id)
         parts = MaskParts.of(here, edge is not None, None if node is None else self.node_mask_type)
-        answer = evaluate(causal, parts, found.map(lambda mask: mask.to(causal.dtype).unsqueeze(0)), self.split)
-        return torch.cat([answer.p_factual, answer.p_complement]).flatten()
+        return parts, found.map(lambda mask: mask.to(causal.dtype))
 
 
 def _place(mask: Tensor, ids: Tensor, asked: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ PUBLISHED: dict[str, Any] = {
     "samples": 2,
     "noise": 0.025,
     "split": (1 / 3, 1 / 3, 1 / 3),
+    "intervention": "mask",
     "surrogate": "gap",
     "starts": (0.0,),
     "keep": "last",

@@ -16,7 +16,9 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
+from nseg.explain.measurement import Measured, measure_hard
 from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.worlds import evaluate
@@ -77,25 +79,26 @@ def _agrees(answer: BatchAnswer, which: Tensor, reference: CausalModel | None) -
         return none
     try:
         p = reference_probabilities(answer, which, reference)
+        own = _probabilities(answer.soft_p, answer.measured)[:, which]
     except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
         return none
     tolerance = 2 * torch.finfo(p.dtype).eps ** 0.6
-    reported = torch.cat([answer.hard_p, answer.soft_p])[:, which]
-    same: Tensor = ((p - reported).abs() <= tolerance).all(0)
+    known = min(len(p), len(own))  # a model may not run on a smaller graph
+    same: Tensor = ((p[:known] - own[:known]).abs() <= tolerance).all(0)
     return same
 
 
 @torch.no_grad()
 def reference_probabilities(answer: BatchAnswer, which: Tensor, reference: CausalModel) -> Tensor:
-    """p_factual and p_complement of the hard masks of some answers in a reference, then those of the soft ones, [4, b].
+    """p_factual and p_complement of some answers in a reference: soft masks, hard masks, hard masks by deletion, [6, b].
 
     Edges and nodes outside the masks count as not explained, as on an explanation: 0 in the mask, 1 in its complement.
     """
     hard, soft = (_masks_in(reference, answer, which, masks) for masks in (answer.hard, answer.soft))
     parts = MaskParts.of(reference.instances, EDGES in hard, _node_mask_type(answer))
-    both = Masks({name: torch.stack([mask, soft[name]]) for name, mask in hard.items()})
-    found = evaluate(reference, parts, both, answer.split)
-    return torch.stack([found.p_factual, found.p_complement], 1).flatten(0, 1)
+    found = evaluate(reference, parts, soft.map(lambda mask: mask.unsqueeze(0)), answer.split)
+    measured = measure_hard(reference, parts, hard, answer.split, answer.measured.intervention)
+    return _probabilities(torch.cat([found.p_factual, found.p_complement]), measured)
 
 
 def _node_mask_type(answer: BatchAnswer) -> MaskType | None:
@@ -108,16 +111,24 @@ def _node_mask_type(answer: BatchAnswer) -> MaskType | None:
 
 def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks: Masks) -> Masks:
     """Masks of some answers, on the edges and nodes of a reference."""
-    instances, found = answer.instances.select(which), Masks()
+    instances, there, found = answer.instances.select(which), reference.instances, Masks()
     if EDGES in masks:
         mine = torch.isin(answer.instances.edge_owner, which)
-        found[EDGES] = _place(masks[EDGES][mine], instances, reference.instances, edges=True)
+        found[EDGES] = _place(masks[EDGES][mine], instances, there, edges=True)
+        if answer.tied:  # as on an explanation
+            found[EDGES] = torch.maximum(found[EDGES], found[EDGES][reverse_edges(there.edge_index, there.num_nodes)])
     if NODES in masks and answer.common:
-        found[NODES] = masks[NODES][which]
+        per_type = masks[NODES].view(-1, instances.node_types, masks[NODES].size(1))  # [B, types, F]
+        found[NODES] = per_type[which].flatten(0, 1)
     elif NODES in masks:
         mine = torch.isin(answer.instances.node_owner, which)
-        found[NODES] = _place(masks[NODES][mine], instances, reference.instances, edges=False)
+        found[NODES] = _place(masks[NODES][mine], instances, there, edges=False)
     return found.map(lambda mask: mask.to(reference.dtype))
+
+
+def _probabilities(soft_p: Tensor, measured: Measured) -> Tensor:
+    """p_factual and p_complement of soft masks, and of hard ones by all interventions that are known, [4 or 6, B]."""
+    return torch.cat([soft_p, *(torch.stack([one.p_factual, one.p_complement]) for one in measured.by.values())])
 
 
 def _place(values: Tensor, here: InstanceBatch, there: InstanceBatch, edges: bool) -> Tensor:

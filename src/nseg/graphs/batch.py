@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nseg.graphs.inputs import ModelInputs, Role, common_roles
+from nseg.graphs.inputs import NODE_TYPE, NODE_TYPES, ModelInputs, Role, common_roles
 
 
 def group_members(ptr: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
@@ -60,6 +60,7 @@ class InstanceBatch:
         edge_id: the caller's number of each edge, [E].
         hops: hops from each node to the nearest explained output, [N]; 0 where every node may matter.
         total: edges and nodes of the caller's graph that each instance was cut from, [B, 2].
+        baseline: what masked features become, [N, F]; None for 0.
     """
 
     x: Tensor
@@ -75,6 +76,12 @@ class InstanceBatch:
     edge_id: Tensor
     hops: Tensor
     total: Tensor
+    baseline: Tensor | None = None
+
+    def masked_features(self, factor: Tensor) -> Tensor:
+        """Features times their factors [K, N, F or 1], and the baseline times what is missing to 1, [K, N, F]."""
+        kept = self.x * factor
+        return kept if self.baseline is None else kept + self.baseline * (1 - factor)
 
     def __len__(self) -> int:
         return self.row_ptr.numel() - 1
@@ -105,6 +112,18 @@ class InstanceBatch:
     def row_owner(self) -> Tensor:
         """Instance of each explained row, [R]."""
         return _owner(self.row_ptr)
+
+    @property
+    def node_types(self) -> int:
+        """Number of node types; 1 for a homogeneous graph."""
+        return int(self.args.get(NODE_TYPES, 1))
+
+    @cached_property
+    def node_group(self) -> Tensor:
+        """Group of nodes with the same kind of features that each node belongs to, [N]: its instance and type."""
+        if NODE_TYPE not in self.args:
+            return self.node_owner
+        return torch.add(self.args[NODE_TYPE], self.node_owner, alpha=self.node_types)
 
     @property
     def sizes(self) -> Tensor:
@@ -188,6 +207,7 @@ class InstanceBatch:
             edge_id=self.edge_id[kept[Role.EDGE]],
             hops=self.hops[kept[Role.NODE]],
             total=self.total[which],
+            baseline=None if self.baseline is None else self.baseline[kept[Role.NODE]],
         )
 
     def single(self, number: int) -> tuple[ModelInputs, Tensor]:
@@ -275,6 +295,7 @@ class InstanceBatch:
             edge_id=self.edge_id.repeat(times),
             hops=copies.hops,
             total=self.total.repeat(times, 1),
+            baseline=None if self.baseline is None else self.baseline.repeat(times, 1),
         )
 
     def without_edges(self, inputs: ModelInputs) -> ModelInputs:
@@ -335,6 +356,7 @@ def pack_graphs(
         return values[0] if role in (Role.SHARED, Role.COUNT) else torch.cat(values)
 
     nodes, edges = ptr[Role.NODE].diff(), ptr[Role.EDGE].diff()
+    baselines = [g.baseline for g in graphs if g.baseline is not None]
     return InstanceBatch(
         x=torch.cat([g.x for g in graphs]),
         edge_index=torch.cat([g.edge_index + o for g, o in zip(graphs, ptr[Role.NODE], strict=False)], 1),
@@ -349,6 +371,7 @@ def pack_graphs(
         edge_id=torch.cat([torch.arange(int(n), device=device) for n in edges]),
         hops=torch.zeros(int(nodes.sum()), dtype=torch.long, device=device),
         total=torch.tensor([g.total for g in graphs], device=device),
+        baseline=torch.cat(baselines) if baselines else None,
     )
 
 

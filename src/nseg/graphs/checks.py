@@ -32,17 +32,17 @@ def check_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str,
     """The model's arguments, checked; node numbers become ``torch.long``, and a single pair of nodes [2] becomes [2, 1]."""
     _check_graph(x, edge_index)
     check_precision("x", x)
-    edge_index = _as_long(edge_index)
-    kwargs = {name: _leave_inference_mode(value) for name, value in kwargs.items()}
-    _check_node_numbers("edge_index", edge_index, x.size(0))
+    edge_index = as_long(edge_index)
+    kwargs = {name: leave_inference_mode(value) for name, value in kwargs.items()}
+    check_node_numbers("edge_index", edge_index, x.size(0))
     pairs_name, pairs = find_pairs(kwargs, x.size(0)) if level is ModelTaskLevel.edge else (None, None)
     if pairs_name is not None:
         kwargs[pairs_name] = pairs
-    _check_devices(model, {"x": x, "edge_index": edge_index, **kwargs})
+    check_devices(model, {"x": x, "edge_index": edge_index, **kwargs})
     _check_values({"x": x, **kwargs}, edge_index.size(1))
     if level is ModelTaskLevel.graph and kwargs.get("batch") is None and takes_argument(model, "batch"):
         kwargs["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
-    return ModelInputs(_leave_inference_mode(x).detach(), _leave_inference_mode(edge_index), kwargs, pairs_name)
+    return ModelInputs(leave_inference_mode(x).detach(), leave_inference_mode(edge_index), kwargs, pairs_name)
 
 
 def _check_graph(x: Any, edge_index: Any) -> None:
@@ -60,8 +60,8 @@ def _check_graph(x: Any, edge_index: Any) -> None:
             f"edge_index must be an integer tensor [2, E] (got {kind}). "
             "Convert a sparse matrix with torch_geometric.utils.to_edge_index."
         )
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or not _is_integer(edge_index):
-        swapped = x.dim() == 2 and x.size(0) == 2 and _is_integer(x)
+    if edge_index.dim() != 2 or edge_index.size(0) != 2 or not is_integer(edge_index):
+        swapped = x.dim() == 2 and x.size(0) == 2 and is_integer(x)
         raise InputError(
             f"edge_index must be a torch.long tensor [2, E] (got {edge_index.dtype} of shape {tuple(edge_index.shape)})."
             + (" Were x and edge_index swapped?" if swapped else "")
@@ -84,22 +84,23 @@ def find_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tenso
     name = found[0] if given is None else "edge_label_index"
     if not kwargs[name].numel():
         raise InputError(f"{name} must hold at least one pair of nodes (got none).")
-    pairs = _as_long(kwargs[name]).reshape(2, -1)
-    _check_node_numbers(name, pairs, nodes)
+    pairs = as_long(kwargs[name]).reshape(2, -1)
+    check_node_numbers(name, pairs, nodes)
     return name, pairs
 
 
-def _is_integer(value: Tensor) -> bool:
+def is_integer(value: Tensor) -> bool:
+    """Whether a tensor holds whole numbers."""
     return not (value.is_floating_point() or value.is_complex() or value.dtype is torch.bool)
 
 
-def _as_long(value: Tensor) -> Tensor:
+def as_long(value: Tensor) -> Tensor:
     """Node numbers as a plain ``torch.long`` tensor, also from an ``EdgeIndex`` of PyG."""
     plain: Tensor = value.as_tensor() if isinstance(value, EdgeIndex) else value.as_subclass(Tensor)
     return plain.long()
 
 
-def _leave_inference_mode(value: Any) -> Any:
+def leave_inference_mode(value: Any) -> Any:
     """A tensor that autograd can save; tensors made in inference mode are copied."""
     return value.clone() if isinstance(value, Tensor) and value.is_inference() else value
 
@@ -107,10 +108,11 @@ def _leave_inference_mode(value: Any) -> Any:
 def _is_pair_index(name: str, value: Any) -> bool:
     """Whether an argument holds pairs of nodes: [2, P], or [2] for one pair by the name that PyG uses."""
     dims = (1, 2) if name == "edge_label_index" else (2,)
-    return "index" in name and isinstance(value, Tensor) and value.dim() in dims and len(value) == 2 and _is_integer(value)
+    return "index" in name and isinstance(value, Tensor) and value.dim() in dims and len(value) == 2 and is_integer(value)
 
 
-def _check_node_numbers(name: str, ends: Tensor, nodes: int) -> None:
+def check_node_numbers(name: str, ends: Tensor, nodes: int) -> None:
+    """Raise unless all numbers are those of nodes."""
     if ends.device.type != "meta" and ends.numel() and not 0 <= int(ends.min()) <= int(ends.max()) < nodes:
         raise InputError(
             f"{name} must hold node numbers from 0 to {nodes - 1}, because x has {nodes} rows "
@@ -123,7 +125,8 @@ def model_device(model: nn.Module) -> torch.device:
     return next((value.device for value in chain(model.parameters(), model.buffers())), torch.device("cpu"))
 
 
-def _check_devices(model: nn.Module, given: Mapping[str, Any]) -> None:
+def check_devices(model: nn.Module, given: Mapping[str, Any]) -> None:
+    """Raise unless model and tensors are on one device and of one floating point type."""
     parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
     tensors = {name: value for name, value in given.items() if isinstance(value, Tensor)}
     devices = {name: value.device for name, value in tensors.items()}
@@ -144,13 +147,7 @@ def _check_values(given: Mapping[str, Any], edges: int) -> None:
     for name, value in given.items():
         if not isinstance(value, Tensor) or value.layout is not torch.strided:
             continue
-        if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            where = (~torch.isfinite(value)).nonzero()
-            first = where[0].tolist()
-            raise InputError(
-                f"{name} must be finite (got {float(value[tuple(first)])} in {name}{first}, the first of {len(where)} such "
-                "entries). Clean it, e.g. with torch.nan_to_num."
-            )
+        check_finite(name, value)
         if name in ("edge_weight", "edge_attr", "edge_type") and value.shape[:1] != (edges,):
             raise InputError(f"{name} must have one entry per edge, {edges} (got shape {tuple(value.shape)}).")
         valid_batch = value.dtype is torch.long and value.shape == given["x"].shape[:1] and bool((value >= 0).all())
@@ -159,6 +156,17 @@ def _check_values(given: Mapping[str, Any], edges: int) -> None:
                 "batch must give the graph of each node as whole numbers from 0, torch.long of shape "
                 f"({len(given['x'])},) (got {value.dtype} of shape {tuple(value.shape)}). Omit it if there is one graph."
             )
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """Raise if a tensor holds NaN or infinity."""
+    if value.is_floating_point() and not bool(torch.isfinite(value).all()):
+        where = (~torch.isfinite(value)).nonzero()
+        first = where[0].tolist()
+        raise InputError(
+            f"{name} must be finite (got {float(value[tuple(first)])} in {name}{first}, the first of {len(where)} such "
+            "entries). Clean it, e.g. with torch.nan_to_num."
+        )
 
 
 def check_index(index: Any, number: int) -> Tensor:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 import torch
 from torch import Tensor
+
+NODE_TYPE, EDGE_TYPE, EDGE_KIND = ".node_type", ".edge_type", ".edge_kind"
+"""Arguments of a flattened heterogeneous graph: type of each node and edge, and a number that an edge type shares with its
+reverse."""
+
+NODE_TYPES = ".node_types"
+"""The number of its node types."""
 
 
 class Role(Enum):
@@ -32,6 +39,8 @@ class ModelInputs:
         x, edge_index, kwargs: as the model takes them.
         pairs_name: the argument that holds the node pairs which a link model scores, if there is one.
         original_size: edges and nodes of the graph that this is a subgraph of, if it is one.
+        known_roles: roles of arguments that need not be judged by name and size.
+        baseline: what masked features become, [N, F]; None for 0.
     """
 
     x: Tensor
@@ -39,6 +48,8 @@ class ModelInputs:
     kwargs: Mapping[str, Any]
     pairs_name: str | None = None
     original_size: tuple[int, int] | None = None
+    known_roles: Mapping[str, Role] = field(default_factory=dict)
+    baseline: Tensor | None = None
 
     @property
     def num_nodes(self) -> int:
@@ -66,6 +77,8 @@ class ModelInputs:
     def possible_roles(self, name: str) -> list[Role]:
         """Roles that an argument may have, judged by its name and size, most likely first."""
         value = self.kwargs[name]
+        if name in self.known_roles:
+            return [self.known_roles[name]]
         if name == "batch_size":
             return [Role.COUNT]
         if not isinstance(value, Tensor) or value.dim() == 0:

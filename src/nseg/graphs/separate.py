@@ -12,7 +12,7 @@ from torch_geometric.data import Batch, Data, Dataset, HeteroData
 from nseg.errors import InputError, NsegWarning
 
 
-def separate_graphs(data: Any) -> Sequence[Data] | Dataset:
+def separate_graphs(data: Any) -> Sequence[Data | HeteroData] | Dataset:
     """One graph per element, in order, from a batch, a loader, a dataset, or any iterable of graphs and batches.
 
     A dataset, or another sequence without batches, stays as it is, so that its graphs are read when they are needed.
@@ -32,22 +32,25 @@ def separate_graphs(data: Any) -> Sequence[Data] | Dataset:
             NsegWarning,
             stacklevel=4,
         )
-    graphs: list[Data] = []
+    graphs: list[Data | HeteroData] = []
     batches = False
     for one in data:
-        if isinstance(one, HeteroData) or (isinstance(one, Batch) and not isinstance(one, Data)):
-            raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use to_homogeneous() on each.")
-        if not isinstance(one, Data):
+        if not isinstance(one, Data | HeteroData):
             raise _not_graphs(one)
         batches |= isinstance(one, Batch)
         graphs += _members(one) if isinstance(one, Batch) else [one]
+    if len({isinstance(one, HeteroData) for one in graphs}) > 1:
+        raise InputError(
+            "The graphs must be all homogeneous or all heterogeneous (got Data and HeteroData in one sequence). Call "
+            "explain_many once for each kind."
+        )
     return graphs if batches or not isinstance(data, Sequence) else data
 
 
-def _members(batch: Batch) -> list[Data]:
+def _members(batch: Batch) -> list[Data | HeteroData]:
     """The graphs that a batch was made of."""
     try:
-        members: list[Data] = batch.to_data_list()
+        members: list[Data | HeteroData] = batch.to_data_list()
     except (RuntimeError, KeyError, AttributeError):
         raise InputError(
             "A Batch must know the graphs that it was made of (got one without them). Make it with Batch.from_data_list, or "

@@ -35,13 +35,21 @@ def edge_keys(edge_index: Tensor, nodes: int) -> Tensor:
     return key * MAX_PARALLEL_EDGES + rank
 
 
-def reverse_edges(edge_index: Tensor, nodes: int) -> Tensor:
+def reverse_edges(edge_index: Tensor, nodes: int, kind: Tensor | None = None) -> Tensor:
     """Position of each edge's reverse, [E]; an edge without a reverse gets its own position.
+
+    Args:
+        edge_index: edges, [2, E].
+        nodes: number of nodes.
+        kind: kind of each edge, [E]; an edge and its reverse are of one kind.
 
     >>> reverse_edges(torch.tensor([[0, 1, 0], [1, 0, 2]]), 3)
     tensor([1, 0, 2])
     """
     position = torch.arange(edge_index.size(1), device=edge_index.device)
+    if kind is not None and kind.numel():
+        kinds = int(kind.max()) + 1
+        edge_index, nodes = edge_index * kinds + kind, nodes * kinds
     forward, backward = edge_keys(edge_index, nodes), edge_keys(edge_index.flip(0), nodes)
     known, order = forward.sort()
     partner = torch.searchsorted(known, backward).clamp(max=max(known.numel() - 1, 0))
@@ -254,4 +262,5 @@ class TargetCuts:
             edge_id=edge_id,
             hops=found.distance,
             total=torch.tensor([inputs.total], device=row.device).expand(number, 2),
+            baseline=None if inputs.baseline is None else inputs.baseline[node_id],
         )

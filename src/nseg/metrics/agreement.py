@@ -13,6 +13,7 @@ from torch_geometric.explain import Explainer, Explanation
 
 from nseg.errors import InputError
 from nseg.explain.many import explain_many
+from nseg.explanation import explained_targets
 from nseg.metrics import scores
 
 
@@ -39,6 +40,12 @@ def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
     return torch.tensor(values)
 
 
+def _same_class(one: Explanation, other: Explanation) -> bool:
+    """Whether two explanations are of one class; values of a regression always differ a little and count as the same."""
+    a, b = (explained_targets(each)[each.index] for each in (one, other))
+    return a.is_floating_point() or bool((a == b).all())
+
+
 def perturbed_stability(
     explainer: Explainer, data: Data, index: Any, noise: float = 0.01, times: int = 3, seed: int = 0
 ) -> Tensor:
@@ -53,10 +60,5 @@ def perturbed_stability(
         other = data.clone()
         other.x = data.x + noise * torch.randn(data.x.shape, generator=rng, dtype=data.x.dtype).to(data.x.device)
         runs.append(explain_many(explainer, other, index))
-    same = torch.tensor(
-        [
-            all(int(one.target[one.index]) == int(versions[0].target[versions[0].index]) for one in versions)
-            for versions in zip(*runs, strict=True)
-        ]
-    )
+    same = torch.tensor([all(_same_class(one, versions[0]) for one in versions) for versions in zip(*runs, strict=True)])
     return torch.where(same, stability(runs), torch.nan)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from nseg.events import Event, plain_class_name
 from nseg.wording import PartSize, bound_text, probability_text, share_words, upper_bound_text
 
 
@@ -25,7 +26,7 @@ class Certificate:
 
     Args:
         law: of the complement.
-        target: the explained class.
+        target: the explained class, or the value of a regression.
         p_factual: probability of the class with the explanation alone.
         p_complement: its mean probability in the complement.
         p_complement_interval: interval of that mean.
@@ -41,10 +42,13 @@ class Certificate:
         kept, elements: number of elements in the explanation, and in the instance.
         unit: what the elements are.
         size: how many elements of each kind are kept, and of how many.
+        class_name: name of the explained class, if it has one.
+        intervention: whether messages over edges that are left out were masked or these edges deleted.
+        outcome: the explained event, if it is not simply the class.
     """
 
     law: str
-    target: int
+    target: int | float
     p_factual: float
     p_complement: float
     p_complement_interval: tuple[float, float]
@@ -67,25 +71,46 @@ class Certificate:
     elements: int
     unit: str
     size: tuple[PartSize, ...] = ()
+    class_name: str | None = None
+    intervention: str = "mask"
+    outcome: Event | None = None
 
     def words(self, class_name: str | None = None, molecule: bool = False) -> str:
         """The certificate in plain words.
 
         Args:
-            class_name: name of the class.
+            class_name: name of the class; by default the certificate's own.
             molecule: whether edges are bonds and nodes are atoms.
         """
-        target = f"class {self.target}" if class_name is None else f"“{class_name}”"
-        sentences = [self._explanation(target, molecule), self._complement(), self._bounds()]
+        name = self.class_name if class_name is None else class_name
+        sentences = [self._explanation(self._statement(name), molecule), self._complement(), self._bounds()]
         return " ".join([*sentences, self._monotonicity(), self._ceiling()])
 
     def as_plain_data(self) -> dict[str, Any]:
         """The certificate as plain data that JSON can hold."""
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(self).items()}
+        plain = {k: list(v) if isinstance(v, tuple) else v for k, v in asdict(replace(self, outcome=None)).items()}
+        return {**plain, "outcome": None if self.outcome is None else self.outcome.as_plain_data()}
 
-    def _explanation(self, target: str, molecule: bool) -> str:
+    def _statement(self, class_name: str | None) -> str:
+        """What the model does if the explained event happens."""
+
+        def name(number: int) -> str:
+            return plain_class_name(number) if class_name is None or number != self.target else f"“{class_name}”"
+
+        return (
+            f"the model gives {name(int(self.target))}"
+            if self.outcome is None
+            else self.outcome.statement(self.target, name)
+        )
+
+    @property
+    def _what(self) -> str:
+        return "class" if self.outcome is None else "outcome"
+
+    def _explanation(self, statement: str, molecule: bool) -> str:
         what = share_words(self.size, molecule) or f"{self.kept} of {self.elements} {self.unit}"
-        return f"With only {what}, the model gives {target} with p = {probability_text(self.p_factual)}."
+        how = " and all other edges deleted" if self.intervention == "remove" else ""
+        return f"With only {what}{how}, {statement} with p = {probability_text(self.p_factual)}."
 
     def _complement(self) -> str:
         p = probability_text(self.p_complement)
@@ -102,14 +127,17 @@ class Certificate:
     def _bounds(self) -> str:
         low = [bound_text(i[0]) for i in (self.pns_interval, self.pn_interval, self.ps_interval)]
         estimates = [bound_text(value) for value in (self.pns, self.pn, self.ps)]
+        if not self.kept:  # with the class certain anyway, a ratio of two tiny numbers
+            more = "" if self.exact else f" (estimates {estimates[0]} and {estimates[1]})"
+            return f"Hence PNS >= {low[0]} and PN >= {low[1]}{more}; of an explanation that keeps nothing, PS says nothing."
         more = "" if self.exact else f" (estimates {estimates[0]}, {estimates[1]} and {estimates[2]})"
         return f"Hence PNS >= {low[0]}, PN >= {low[1]} and PS >= {low[2]}{more}."
 
     def _monotonicity(self) -> str:
         if not self.monotone:
             return (
-                f"In {100 * self.violations:.2g} % of the complement the class is likelier than with the explanation: "
-                "monotonicity is violated, so the PNS may be higher than its bound."
+                f"In {100 * self.violations:.2g} % of the complement the {self._what} is likelier than with the "
+                "explanation: monotonicity is violated, so the PNS may be higher than its bound."
             )
         limit = ", as far as one world can show" if self.law == "literal" else "" if self.exact else ", as far as sampled"
         return f"No violation of monotonicity was seen, so the bound is the PNS itself{limit}."

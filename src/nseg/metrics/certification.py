@@ -23,11 +23,12 @@ from nseg.metrics.evaluator import MASK_NAMES, WorldEvaluator
 from nseg.metrics.intervals import mean_interval
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
+from nseg.names import NamedData, Names, resolve_names
 from nseg.search.complement import Bernoulli, Law, literal
 from nseg.search.enumeration import complement_probabilities, enumerate_worlds
 from nseg.search.formulas import bounds
 from nseg.search.moves import climb_merit
-from nseg.search.parts import MaskParts
+from nseg.search.parts import EDGES, MaskParts
 from nseg.search.sampling import ComplementSampler
 from nseg.search.settings import MOST_ELEMENTS, BaseSettings
 from nseg.search.worlds import evaluate
@@ -72,7 +73,7 @@ class _Request:
     Args:
         law, name: the law and its name.
         samples, confidence, exact, seed: as there.
-        settings: split and direction of the elements, and how the ceiling is climbed.
+        settings: split and direction of the elements, what taking edges away means, and how the ceiling is climbed.
     """
 
     law: Law
@@ -124,7 +125,7 @@ class _Certifier:
         return [
             Certificate(
                 law=request.name,
-                target=int(self.causal.instances.target[b]),
+                target=self.causal.instances.target[b].item(),
                 p_factual=float(p[b]),
                 p_complement=float(found.complement[0, b]),
                 p_complement_interval=(float(found.complement[1, b]), float(found.complement[2, b])),
@@ -146,6 +147,8 @@ class _Certifier:
                 kept=int(size[b]),
                 elements=int(parts.count[b]),
                 unit=parts.unit,
+                intervention=request.settings.intervention if EDGES in parts else "mask",
+                outcome=self.causal.outcome.event,
             )
             for b in range(len(self.causal.instances))
         ]
@@ -158,13 +161,19 @@ class _Certifier:
         return _Certifier(causal, self.parts.on(causal.instances), kept, self.request)
 
     @property
+    def _removes(self) -> bool:
+        """Whether edges are deleted."""
+        return self.request.settings.intervention == "remove" and EDGES in self.parts
+
+    @property
     def _split(self) -> tuple[float, ...]:
         """Probability of each sub-event of the complement."""
         return self.parts.split(self.request.settings)
 
     def _evaluate(self, kept: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities of the class in P subsets [P, n] and their literal complements, [P, B] each."""
-        found = evaluate(self.causal, self.parts, self.parts.unflatten(kept.to(self.causal.dtype)), self._split)
+        masks, intervention = self.parts.unflatten(kept.to(self.causal.dtype)), self.request.settings.intervention
+        found = evaluate(self.causal, self.parts, masks, self._split, intervention)
         return found.p_factual.double().clamp(0, 1), found.p_complement.double().clamp(0, 1)
 
     def _measure(self, p_factual: Tensor) -> _Measurement:
@@ -175,11 +184,11 @@ class _Certifier:
         three = p_factual.expand(3, -1)
         exact = enumerated | request.deterministic
         found = _Measurement(three.clone(), torch.zeros_like(p_factual), exact, three.clone())
-        for which, members, table in enumerate_worlds(self.causal, self.parts, request.exact):
-            worlds = table.p.double().clamp(0, 1)
+        for which, members, table in enumerate_worlds(self.causal, self.parts, request.exact, self._removes):
             complement = table.p_complement(self._split).double().clamp(0, 1)
-            found.ceilings[:, which] = bounds(worlds, complement).amax(1)
+            found.ceilings[:, which] = bounds(table.p.double().clamp(0, 1), complement).amax(1)
             if request.q is not None:
+                worlds = table.p_around.double().clamp(0, 1)
                 p = complement_probabilities(table, self.kept[members], request.q, self._split)
                 found.complement[:, which] = (p * worlds).sum(0).clamp(0, 1)
                 found.violations[which] = (p * (worlds > p_factual[which] + ROUNDING)).sum(0)
@@ -200,7 +209,8 @@ class _Certifier:
         split = p_factual.new_tensor(self._split).view(-1, 1, 1)
         for masks in ComplementSampler(self.parts, self.kept, request.law, request.seed).blocks(request.needed_samples):
             worlds = masks.map(lambda mask: mask.flatten(0, 1).to(self.causal.dtype))
-            p = self.causal.do(self.parts.to_weights(worlds)).double().clamp(0, 1)
+            causal = self.causal.removing(self.parts.tied) if self._removes else self.causal
+            p = causal.do(self.parts.to_weights(worlds)).double().clamp(0, 1)
             p = p.view(len(split), -1, len(p_factual))  # [A, s, B]
             values.append((split * p).sum(0).clamp(0, 1))
             above.append((split * (p > p_factual + ROUNDING)).sum(0))
@@ -230,6 +240,8 @@ def certify(
     confidence: float = 0.95,
     exact: int = 12,
     seed: int = 0,
+    class_names: Any = None,
+    intervention: str | None = None,
 ) -> list[Certificate]:
     r"""Certify hard explanations: bounds of PNS, PN and PS under a law of their complement, with intervals.
 
@@ -257,6 +269,10 @@ def certify(
         confidence: of the intervals.
         exact: enumerate all worlds of instances with at most this many elements, for the law and for the ceiling.
         seed: equal seeds give equal certificates, alone or in any batch.
+        class_names: names of the classes; by default those that the explanations carry, or of the data.
+        intervention: what taking edges away means: ``"mask"``, ``"remove"`` or ``"both"``, as in :class:`nseg.Settings`;
+            what the explanations were searched under if None. With ``"both"`` each certificate is the one with the smaller
+            PNS bound, and its ceilings are the smaller ones, which no one explanation may reach.
 
     Returns:
         A certificate for each explanation.
@@ -264,14 +280,34 @@ def certify(
     with torch.inference_mode(False), torch.no_grad():
         evaluator = WorldEvaluator(explainer, data, explanations)
         _check_masks(evaluator)
-        request = _check_request(law, samples, confidence, exact, seed, _shared_settings(evaluator.explanations))
-        found = _certificates(evaluator, request)
+        settings = _shared_settings(evaluator.explanations, intervention)
+        request = _check_request(law, samples, confidence, exact, seed, settings)
+        kinds = ("mask", "remove") if settings.intervention == "both" else (settings.intervention,)
+        requests = [replace(request, settings=replace(settings, intervention=one)) for one in kinds]
+        found = [_certificates(evaluator, one) for one in requests]
     sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
-    return [replace(found[number], size=size) for number, size in enumerate(sizes)]
+    given = resolve_names(data, class_names=class_names)
+    chosen = [_smallest([one[number] for one in found]) for number in range(len(sizes))]
+    names = [_class_name(given, *pair) for pair in zip(evaluator.explanations, (c.target for c in chosen), strict=True)]
+    return [replace(one, size=size, class_name=name) for one, size, name in zip(chosen, sizes, names, strict=True)]
+
+
+def _class_name(given: NamedData, one: Explanation, target: float) -> str | None:
+    """Name of the certified class: given, else on the explanation, else on the data; None if it has none."""
+    own: Names | None = one.get("names")
+    names = own if own is not None and "class_names" not in given.given else given.graph(int(one.output_id))
+    return names.class_name(target) if names.classes and isinstance(target, int) else None
+
+
+def _smallest(certificates: Sequence[Certificate]) -> Certificate:
+    """The certificate with the smallest bound, with the smallest ceilings."""
+    names = ("ceiling", "ceiling_pn", "ceiling_ps", "ceiling_exact")
+    least = {name: min(getattr(one, name) for one in certificates) for name in names}
+    return replace(min(certificates, key=lambda one: one.pns), **least)
 
 
 def _certificates(evaluator: WorldEvaluator, request: _Request) -> dict[int, Certificate]:
-    """The certificates of all explanations, by their number."""
+    """The certificates of all explanations under one intervention, by their number."""
     masks, kind = evaluator.masks("hard"), evaluator.explainer.node_mask_type if evaluator.nodes else None
     found: dict[int, Certificate] = {}
     with borrow(evaluator.model):
@@ -297,16 +333,20 @@ def _check_masks(evaluator: WorldEvaluator) -> None:
                 )
 
 
-def _shared_settings(explanations: Sequence[Explanation]) -> BaseSettings:
-    """The settings of the explanations' elements and complement, or the defaults."""
+def _shared_settings(explanations: Sequence[Explanation], intervention: str | None) -> BaseSettings:
+    """The settings of the explanations' elements and worlds, or the defaults."""
     given = [one.get("settings") or {} for one in explanations]
-    undirected, split = ([one.get(name) for one in given] for name in ("undirected", "split"))
-    if any(u != undirected[0] for u in undirected) or any(s != split[0] for s in split):
+    names = ("undirected", "split", "intervention")
+    undirected, split, judged_by = ([one.get(name) for one in given] for name in names)
+    if intervention is not None:
+        judged_by = [intervention]
+    if any(one != several[0] for several in (undirected, split, judged_by) for one in several):
         raise InputError(
-            "Explanations that are certified together must share the settings undirected and split (got several). "
-            "Certify them one by one."
+            "Explanations that are certified together must share the settings undirected, split and intervention (got "
+            "several). Certify them one by one."
         )
-    settings = BaseSettings(undirected=bool(undirected[0]), rounds=ROUNDS)
+    by = "mask" if judged_by[0] is None else judged_by[0]
+    settings = BaseSettings(undirected=bool(undirected[0]), rounds=ROUNDS, intervention=by)
     return settings if split[0] is None else replace(settings, split=tuple(split[0]))
 
 

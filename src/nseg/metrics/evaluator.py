@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Batch, Data
-from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain import Explainer, Explanation, HeteroExplanation
 from torch_geometric.explain.config import MaskType
 
 from nseg.errors import InputError, NsegWarning
-from nseg.explanation import with_ids
+from nseg.events import Custom
+from nseg.explanation import explained_targets, with_ids
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.model_checks import check_model
 from nseg.graphs.separate import separate_graphs
+from nseg.metrics.hetero import flatten_for_metrics
 from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import call_model
-from nseg.model.outcomes import outcome_of
+from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
 from nseg.model.traced_graph import TracedGraph
 from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 from nseg.search.settings import BaseSettings
-from nseg.search.worlds import build_worlds
+from nseg.search.worlds import OUTSIDE, build_worlds
 
 MaskKind = Literal["soft", "hard"] | float
 """Which masks are meant: soft, hard, or soft ones cut at a threshold."""
@@ -112,9 +116,12 @@ class WorldEvaluator:
     def __init__(
         self, explainer: Explainer, data: Data | Sequence[Data], explanations: Explanation | Sequence[Explanation]
     ) -> None:
-        found = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+        found = [explanations] if isinstance(explanations, Explanation | HeteroExplanation) else list(explanations)
         if not found:
             raise InputError("At least one explanation is needed (got none).")
+        model = unwrap_compiled(explainer.model)
+        if all(isinstance(one, HeteroExplanation) for one in found):
+            model, data, found = flatten_for_metrics(explainer, data, found)
         if not all(isinstance(one, Explanation) for one in found):
             raise InputError(
                 f"explanations must be what explain_many or an Explainer returns (got {type(explanations).__name__}). The "
@@ -122,15 +129,20 @@ class WorldEvaluator:
             )
         if not isinstance(data, Data) or (isinstance(data, Batch) and explainer.model_config.task_level.value == "graph"):
             data = separate_graphs(data)
+        check_model(model)
         self.explainer, self.explanations = explainer, [with_ids(one) for one in found]
-        self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
+        settings = found[0].get("settings") or {}
+        self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))
+        self._whole = data if isinstance(data, Data) else None
+        self.model, self.outcome = model, self._asked()
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
         with borrow(self.model), torch.no_grad():
             self.source = self._make_source(data)
             self.groups = self._trusted_groups()
-            self.output = self._in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
-        self.target = self._in_order([group.causal.instances.target for group in self.groups])
-        self.label = self.outcome.predicted(self.output)
+            self.output = self.in_order([group.causal.output()[0] for group in self.groups])  # [B, C]
+        self._complete_outcome()
+        self.target = self.in_order([group.causal.instances.target for group in self.groups])
+        self.label = self.outcome.predicted(self.output)  # [B]
         if (note := self.outcome.note(self.output)) is not None:
             warnings.warn(note, NsegWarning, stacklevel=3)
 
@@ -146,11 +158,37 @@ class WorldEvaluator:
         graphs = [self.inputs_of(one) for one in self.explanations]
         output = torch.cat(
             [
-                one.prediction if one.get("prediction") is not None else call_model(self.model, graph, self.outcome)
+                call_model(self.model, graph, self.outcome) if one.get("prediction") is None else self._rows(one.prediction)
                 for one, graph in zip(self.explanations, graphs, strict=True)
             ]
         )
         return ManyGraphsSource(self.model, self.outcome, graphs, output, self._classes(), self.edges, self.nodes)
+
+    def _asked(self) -> Outcome:
+        """What the explanations are of: as they say themselves, else as the explainer's method says."""
+        settings = getattr(self.explainer.algorithm, "settings", None)
+        usual = getattr(settings, "outcome", None)
+        events = {one.get("outcome") for one in self.explanations}
+        if len({repr(event) for event in events}) > 1:
+            raise InputError(
+                f"Explanations that are evaluated together must be of one outcome (got {', '.join(map(repr, events))}). "
+                "Evaluate them apart."
+            )
+        (event,) = events
+        stored = event is None or (isinstance(event, Custom) and event.probability is None)
+        return outcome_of(self.explainer.model_config, usual or event if stored else event)
+
+    def _complete_outcome(self) -> None:
+        """Explanations of other packages do not say what noise the prediction has: it is taken from these predictions."""
+        if not self.outcome.is_complete:
+            self.outcome = self.outcome.complete(self.output)
+            for group in self.groups:
+                group.causal.outcome = self.outcome
+
+    def _rows(self, prediction: Tensor) -> Tensor:
+        """The prediction on an explanation as the outcome reads it; it may already be the one column that is asked about."""
+        column = None if self.outcome.event is None else self.outcome.event.column
+        return prediction if column is not None and prediction.dim() == 1 else self.outcome.as_rows(prediction)
 
     def _trusted_groups(self) -> list[EvaluatedGroup]:
         """Explanations by causal model, with the fastest strategy that gives what the model gives without shortcuts."""
@@ -166,7 +204,7 @@ class WorldEvaluator:
 
         Compared are the worlds of the hard and of the soft masks, and two random worlds.
         """
-        output = self._in_order([group.causal.output(self._test_weights(group)) for group in groups], 1, groups)
+        output = self.in_order([group.causal.output(self._test_weights(group)) for group in groups], 1, groups)
 
         def agrees(numbers: Tensor, reference: CausalModel | None) -> Tensor:
             none = torch.zeros_like(numbers, dtype=torch.bool)
@@ -190,6 +228,7 @@ class WorldEvaluator:
         packed, soft = group.pack(self.default_masks), group.pack(self.masks("soft"))
         both = Masks({name: torch.stack([mask, soft[name].to(mask.dtype)]) for name, mask in packed.items()})
         worlds = build_worlds(group.parts, both)
+        worlds.pop(OUTSIDE, None)
         for part in group.parts:
             u = uniform(self._keys(group, part), 2, (0,), worlds[part.name].dtype).T  # [2, m]
             inside = packed[part.name].flatten() > 0  # worlds of the certificates: any subset, elements left out at random
@@ -211,6 +250,7 @@ class WorldEvaluator:
     def _source_on_graph(self, data: Data, names: Sequence[str]) -> ModelSource:
         kwargs = {name: self._argument(name, data) for name in names}
         inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.outcome.level)
+        inputs = replace(inputs, baseline=self._baseline.rows(inputs.x))
         graph = TracedGraph(self.model, self.outcome, inputs, self.edges, self.nodes)
         row = graph.check_rows([int(one.output_id) for one in self.explanations])
         return OneGraphSource(graph, graph.cuts(row, torch.arange(len(row), device=row.device), self._classes()))
@@ -239,15 +279,17 @@ class WorldEvaluator:
         return EvaluatedGroup(numbers, causal, MaskParts.of(here, self.edges, kind), edge_at, node_at)
 
     def _classes(self) -> Tensor:
-        found = [one.target if one.get("index") is None else one.target[one.index] for one in self.explanations]
-        return torch.cat([target.view(-1) for target in found])
+        found = [(explained_targets(one), one.get("index")) for one in self.explanations]
+        return torch.cat([(target if index is None else target[index]).view(-1) for target, index in found])
 
     def inputs_of(self, one: Explanation) -> ModelInputs:
         """The model's arguments for an explanation's own graph."""
         kwargs = {name: one[name] for name in one._model_args}
-        return check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
+        inputs = check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
+        rows = self._baseline.rows(one.x if self._whole is None else self._whole.x)
+        return replace(inputs, baseline=rows if rows is None or self._whole is None else rows[one.node_id])
 
-    def _in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
+    def in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:
         """Values of all groups in the order of the explanations."""
         order = torch.argsort(torch.cat([group.numbers for group in groups or self.groups]))
         return torch.cat(values, dim).index_select(dim, order)
@@ -260,6 +302,12 @@ class WorldEvaluator:
             for number, at in zip(group.numbers.tolist(), group.edge_at, strict=True):
                 reached[number][at[at >= 0]] = True
         return reached
+
+    @property
+    def intervention(self) -> str:
+        """What the explanations were searched under; ``"mask"`` if nobody knows, or if they differ."""
+        found = {one.get("intervention") or "mask" for one in self.explanations}
+        return found.pop() if len(found) == 1 and self.edges else "mask"
 
     @cached_property
     def split(self) -> Tensor:
@@ -292,7 +340,7 @@ class WorldEvaluator:
         nodes are masked.
         """
         with borrow(self.model):
-            return self._in_order(
+            return self.in_order(
                 [
                     group.causal.output(build_worlds(group.parts, group.pack(masks).map(lambda mask: mask.unsqueeze(0))))
                     for group in self.groups
@@ -312,7 +360,7 @@ class WorldEvaluator:
                     worlds = make(packed[part.name].flatten(), self._keys(group, part))
                     weights[part.name] = worlds.reshape(len(worlds), *part.shape)
                 found.append(group.causal.output(group.parts.to_weights(weights)))
-            return self._in_order(found, dim=1)
+            return self.in_order(found, dim=1)
 
     def _keys(self, group: EvaluatedGroup, part: Part) -> Tensor:
         """One key per entry of a packed mask, from the explained output and the caller's number of the edge or node."""
@@ -323,8 +371,14 @@ class WorldEvaluator:
         return (key.unsqueeze(1) + torch.arange(width, device=ids.device)).flatten()
 
     def probability(self, output: Tensor) -> Tensor:
-        """Probability of each explanation's class in outputs [..., B, C], [..., B]."""
+        """Probability of each explanation's class or event in outputs [..., B, C], [..., B]."""
         return self.outcome.probability(output, self.target)
+
+    def answers(self, output: Tensor) -> Tensor:
+        """The predicted class in outputs [..., B, C]; 1 where an event happens and 0 where not, [..., B]."""
+        if self.outcome.event is None:
+            return self.outcome.predicted(output)
+        return self.outcome.holds(output, self.target).long()
 
 
 def _mask(one: Explanation, name: str, kind: MaskKind) -> Tensor:

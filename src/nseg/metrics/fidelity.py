@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -16,8 +15,8 @@ from nseg.metrics.removal import outputs_after_removal
 from nseg.search.formulas import bounds
 from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, Masks
+from nseg.search.settings import INTERVENTIONS
 
-Intervention = Literal["mask", "remove"]
 TENTHS = tuple(t / 10 for t in range(10))
 
 
@@ -31,7 +30,8 @@ class Fidelity:
         pns, pn, ps: mean lower bounds of the literal complement.
         sparsity: mean share of the reachable elements that is left out; never read charact without it.
         masks: ``"soft"``, ``"hard"`` or the threshold of the masks.
-        intervention: ``"mask"`` weighs messages, ``"remove"`` deletes edges.
+        intervention: ``"mask"`` weighs messages, ``"remove"`` deletes edges, ``"both"`` counts, for each explanation, what
+            holds in either case, and the smaller bound.
         instances: number of explanations.
     """
 
@@ -70,6 +70,17 @@ class InstanceFidelity:
     p_complement: Tensor
     p_without: Tensor
     sparsity: Tensor
+
+    def smaller(self, other: InstanceFidelity) -> InstanceFidelity:
+        """Of two kinds of worlds, for each instance the one with the smaller bound; only what happens in both counts."""
+        mine = self.p_factual - self.p_complement <= other.p_factual - other.p_complement
+        names = ("p_factual", "p_complement", "p_without")
+        return replace(
+            self,
+            changed_without=torch.minimum(self.changed_without, other.changed_without),
+            changed_with=torch.maximum(self.changed_with, other.changed_with),
+            **{name: torch.where(mine, getattr(self, name), getattr(other, name)) for name in names},
+        )
 
     @property
     def bounds(self) -> Tensor:
@@ -115,19 +126,19 @@ class Evaluator(WorldEvaluator):
     The target is the predicted class, or the given one if a phenomenon is explained.
     """
 
-    def fidelity(self, masks: MaskKind = "soft", intervention: Intervention = "mask") -> Fidelity:
+    def fidelity(self, masks: MaskKind = "soft", intervention: str = "mask") -> Fidelity:
         """Fid+, Fid- and charact, by label and by probability, with the bounds and the sparsity."""
         return self._fidelity(self.masks(masks), str(masks), intervention)
 
-    def each(self, masks: MaskKind = "soft", intervention: Intervention = "mask") -> InstanceFidelity:
+    def each(self, masks: MaskKind = "soft", intervention: str = "mask") -> InstanceFidelity:
         """The values of each instance, of which fidelity is the mean."""
         return self._each(self.masks(masks), intervention)
 
-    def thresholds(self, at: Sequence[float] = TENTHS[1:], intervention: Intervention = "mask") -> Curve:
+    def thresholds(self, at: Sequence[float] = TENTHS[1:], intervention: str = "mask") -> Curve:
         """Fidelity of masks cut at each threshold (Fig. 4 of the paper)."""
         return self._curve("threshold", [self.masks(t) for t in at], at, intervention)
 
-    def sparsities(self, at: Sequence[float] = TENTHS, intervention: Intervention = "mask") -> Curve:
+    def sparsities(self, at: Sequence[float] = TENTHS, intervention: str = "mask") -> Curve:
         """Fidelity of the highest elements of each mask, for each share of the reachable elements that is left out."""
         ranked = []
         for reached, masks in zip(self.reached, self.masks("soft"), strict=True):
@@ -163,9 +174,7 @@ class Evaluator(WorldEvaluator):
             return torch.cat([without, alone])
 
         output = self.custom_worlds(self.masks(masks), worlds)
-        y = self.label if self._explains_prediction else self.target
-        before = (self.label == y).float()
-        changed = (before - (self.outcome.predicted(output) == y).float()).abs()  # [2 S, B]
+        changed = self._changed(output)  # [2 S, B]
         plus, minus = float(changed[:samples].mean()), float(changed[samples:].mean())
         return {
             "fid_plus": plus,
@@ -179,26 +188,40 @@ class Evaluator(WorldEvaluator):
     def unfaithfulness(self, masks: MaskKind = "soft") -> Tensor:
         """How far each explanation alone moves the whole predicted distribution, [B]."""
         factual = self.worlds(self.masks(masks))[0]
-        return scores.unfaithfulness(self.outcome.distribution(self.output), self.outcome.distribution(factual))
+        before, after = (self.outcome.distribution(output, self.target) for output in (self.output, factual))
+        return scores.unfaithfulness(before, after)
 
     # --- parts of the above ------------------------------------------------------------------------------------------------
+
+    def worlds_under(self, masks: list[Masks], intervention: str) -> Tensor:
+        """The model's output in the worlds of each mask, with messages masked or edges deleted, [1 + A, B, ...].
+
+        With ``"both"``, for each explanation the one with the smaller bound.
+        """
+        if intervention != "both":
+            return self.worlds(masks) if intervention == "mask" else outputs_after_removal(self, masks)
+        masked, removed = self.worlds(masks), outputs_after_removal(self, masks)
+        gaps = [p[0] - (self.split * p[1:]).sum(0) for p in map(self.probability, (masked, removed))]
+        mine = (gaps[0] <= gaps[1]).view(1, -1, *[1] * (masked.dim() - 2))
+        return torch.where(mine, masked, removed)
 
     @property
     def _explains_prediction(self) -> bool:
         return bool(self.explainer.explanation_type.value == "model")
 
-    def _each(self, masks: list[Masks], intervention: Intervention) -> InstanceFidelity:
-        if intervention not in ("mask", "remove"):
-            raise InputError(f"intervention must be 'mask' or 'remove' (got {intervention!r}).")
-        worlds = self.worlds(masks) if intervention == "mask" else outputs_after_removal(self, masks)
+    def _each(self, masks: list[Masks], intervention: str) -> InstanceFidelity:
+        if intervention not in INTERVENTIONS:
+            raise InputError(f"intervention must be {', '.join(map(repr, INTERVENTIONS))} (got {intervention!r}).")
+        if intervention == "both":
+            return self._each(masks, "mask").smaller(self._each(masks, "remove"))
+        worlds = self.worlds_under(masks, intervention)
         p, in_worlds = self.probability(self.output), self.probability(worlds)
-        # removal takes everything explained away at once; masks mix the sub-events, like an explanation's p_complement
-        complement = in_worlds[1] if intervention == "remove" else (self.split * in_worlds[1:]).sum(0)
+        complement = (self.split * in_worlds[1:]).sum(0)
         changed_with, changed_without = self._changed(worlds[0]), self._changed(worlds[1])
         sparsity = self._sparsity(masks)
         return InstanceFidelity(changed_without, changed_with, p, in_worlds[0], complement, in_worlds[1], sparsity)
 
-    def _fidelity(self, masks: list[Masks], kind: str, intervention: Intervention) -> Fidelity:
+    def _fidelity(self, masks: list[Masks], kind: str, intervention: str) -> Fidelity:
         each = self._each(masks, intervention)
         plus, minus = each.changed_without.mean(), each.changed_with.mean()
         pns, pn, ps = each.bounds.mean(1).tolist()
@@ -218,11 +241,10 @@ class Evaluator(WorldEvaluator):
         )
 
     def _changed(self, output: Tensor) -> Tensor:
-        """1 where the class changes; |right before - right after| for a phenomenon, [B]."""
-        after = self.outcome.predicted(output)
-        if self._explains_prediction:
-            return (self.label != after).float()
-        return ((self.label == self.target).float() - (after == self.target).float()).abs()
+        """1 where the class changes, or the event no longer happens; |right before - right after| for a phenomenon, [B]."""
+        y = self.label if self._explains_prediction else self.target
+        before, after = (self.outcome.holds(one, y).float() for one in (self.output, output))
+        return (before - after).abs()
 
     def _sparsity(self, masks: list[Masks]) -> Tensor:
         """Share of the reachable edges (or nodes, if only they are masked) that each explanation leaves out, [B]."""
@@ -233,7 +255,7 @@ class Evaluator(WorldEvaluator):
             ]
         )
 
-    def _curve(self, along: str, masks: list[list[Masks]], at: Sequence[float], intervention: Intervention) -> Curve:
+    def _curve(self, along: str, masks: list[list[Masks]], at: Sequence[float], intervention: str) -> Curve:
         if not len(at) or list(at) != sorted(at):
             raise InputError(f"A curve needs values in ascending order (got {list(at)}).")
         found = [self._fidelity(m, along, intervention) for m in masks]

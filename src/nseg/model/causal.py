@@ -16,13 +16,18 @@ from nseg.errors import ModelError
 from nseg.graphs.batch import InstanceBatch
 from nseg.model.hooks import message_passing_layers, node_embeddings, record_layer_outputs
 from nseg.model.outcomes import Outcome
+from nseg.model.removal import Remover, SmallerGraphs
 from nseg.model.runner import WorldRunner
 from nseg.model.strategy import PLAIN, RunStrategy
 from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
 Weights = Mapping[str, Tensor]
 """Weights of K worlds by part: ``"edges"``, the weight of each edge's messages, [K, E]; ``"nodes"``, the factor of each
-node's features, [K, N, 1] or [K, N, F]. A part that is absent is left as it is."""
+node's features, [K, N, 1] or [K, N, F]. A part that is absent is left as it is. Where edges are deleted, ``"outside"`` says
+whether the edges outside the instances stay, [K]; they do if it is absent."""
+
+MakeRemover = Callable[[bool, WorldRunner], Remover]
+"""Makes what deletes edges: from whether reverses outside the instances are tied, and the runner that weighs messages."""
 
 NOTHING: Weights = {}
 """One world in which nothing is changed."""
@@ -54,6 +59,9 @@ class CausalModel:
         whole_calls: message passing steps on the whole graph that the instances were cut from, if they were.
         embeddings: returns the embeddings of that graph's nodes, by the caller's number; None where each instance is a
             graph of its own.
+
+    Attributes:
+        make_remover: how worlds without edges are run; on smaller graphs made of the instances alone unless set.
     """
 
     members_at_once = 1 << 16
@@ -71,22 +79,55 @@ class CausalModel:
         self.model, self.outcome, self.instances, self.strategy = model, outcome, instances, strategy
         self._runner = WorldRunner(model, outcome, instances, strategy, whole_calls)
         self._embeddings = embeddings
+        self.make_remover: MakeRemover = self._smaller_graphs
+        self._removers: dict[bool, Remover] = {}
+        self._tied: bool | None = None  # the key of the remover that runs the worlds, if edges are deleted
 
     def select(self, which: Tensor) -> CausalModel:
         """The causal model of the instances ``which``."""
         instances = self.instances.select(which)
-        return self._of(instances, self._runner.select(which, instances))
+        other = self._of(instances, self._runner.select(which, instances))
+        other.make_remover = lambda tied, _: self._remover_of(tied).select(which, instances, other._runner)
+        return other
 
     def repeat(self, times: int) -> CausalModel:
         """The causal model of all instances, ``times`` times in one batch."""
         if times == 1:
             return self
         instances = self.instances.repeat(times)
-        return self._of(instances, self._runner.repeat(times, instances))
+        other = self._of(instances, self._runner.repeat(times, instances))
+        other.make_remover = lambda tied, _: self._remover_of(tied).repeat(times, instances, other._runner)
+        return other
+
+    def removing(self, tied: bool = False) -> CausalModel:
+        """The causal model in which edges of weight 0 are deleted: layers see the smaller graph. Weights must be 0 or 1.
+
+        Args:
+            tied: whether an edge outside an instance is deleted with its reverse, if that is an edge of the instance.
+        """
+        other = self._of(self.instances, self._runner)
+        other.make_remover, other._removers, other._tied = self.make_remover, self._removers, tied
+        return other
+
+    def guiding(self, removal: bool, tied: bool = False) -> CausalModel:
+        """The causal model whose gradients guide a search; with removal its own where it has any, else those of masks."""
+        return self.removing(tied) if removal and self._remover_of(tied).differentiable else self
+
+    def _remover_of(self, tied: bool) -> Remover:
+        if tied not in self._removers:
+            self._removers[tied] = self.make_remover(tied, self._runner)
+        return self._removers[tied]
+
+    @property
+    def _remover(self) -> Remover | None:
+        return None if self._tied is None else self._remover_of(self._tied)
+
+    def _smaller_graphs(self, tied: bool, _: WorldRunner) -> Remover:
+        return SmallerGraphs(self.model, self.outcome, self.instances, batched=self.strategy.batched)
 
     def _of(self, instances: InstanceBatch, runner: WorldRunner) -> CausalModel:
         other = CausalModel(self.model, self.outcome, instances, self.strategy, self._runner.whole_calls, self._embeddings)
-        other.members_at_once, other._runner = self.members_at_once, runner
+        other.members_at_once, other._runner, other._tied = self.members_at_once, runner, self._tied
         return other
 
     @property
@@ -133,8 +174,14 @@ class CausalModel:
             # the last block is padded, so that all blocks share one plan
             block = torch.arange(start, start + size, device=self.instances.x.device).clamp(max=worlds - 1)
             some = weights if size == worlds else {name: w[block] for name, w in weights.items()}
-            parts.append(self._runner.run(some.get("edges"), some.get("nodes"), size))
+            parts.append(self._run(some, size))
         return parts[0] if len(parts) == 1 else torch.cat(parts)[:worlds]
+
+    def _run(self, weights: Weights, worlds: int) -> Tensor:
+        remover = self._remover
+        if remover is not None:
+            return remover.run(weights, worlds)
+        return self._runner.run(weights.get("edges"), weights.get("nodes"), worlds)
 
     def mean_over_rows(self, value: Tensor) -> Tensor:
         """Mean over each instance's rows, [K, R] to [K, B]."""
@@ -149,11 +196,13 @@ class CausalModel:
 
     def _worlds_at_once(self, worlds: int) -> int:
         """One if worlds cannot share a pass; all if a gradient is needed; else as many as are fast and fit into memory."""
-        if not self.strategy.batched:
+        remover = self._remover
+        if not (self.strategy.batched and (remover is None or remover.batched)):
             return 1
         if torch.is_grad_enabled():
             return worlds
-        most = max(1, self.members_at_once // max(int(self.instances.sizes.sum()), 1))
+        sizes = self.instances.sizes if remover is None else remover.sizes
+        most = max(1, self.members_at_once // max(int(sizes.sum()), 1))
         return math.ceil(worlds / math.ceil(worlds / most))
 
     # --- inside the network ----------------------------------------------------------------------------------------------
@@ -175,13 +224,19 @@ class CausalModel:
             score = _require_finite(self.outcome.score(rows, self.instances.target))
             total = self.mean_over_rows(score).sum()
         found = [(value, step) for value, step in recorded if value.dim() and len(value) == self.instances.num_nodes]
-        values, last = [value for value, _ in found], max([len(plan.calls), *(step for _, step in found)])
+        values = [value for value, _ in found]
         gradients: Sequence[Tensor] = [torch.zeros_like(value) for value in values]
         if total.requires_grad and values:
             gradients = torch.autograd.grad(total, values, allow_unused=True, materialize_grads=True)
         shape = self.instances.num_nodes, -1
+
+        def after(step: int) -> int:
+            """Steps that follow on a recorded output; one of an exempt layer counts as part of a chain."""
+            call = plan.calls[step - 1] if 0 < step <= len(plan.calls) else None
+            return max(len(plan.calls) - step, 0) if call is None else call.after
+
         return [
-            Activation(value.detach().reshape(shape), gradient.reshape(shape), self.instances.hops <= last - step)
+            Activation(value.detach().reshape(shape), gradient.reshape(shape), self.instances.hops <= after(step))
             for (value, step), gradient in zip(found, gradients, strict=True)
         ]
 

@@ -25,11 +25,12 @@ class PlannedCall:
         edge_index: edges of the messages that are computed, [2, M].
         weight: position of each message's weight, [M].
         receiver: the row of ``edge_index`` that messages go to.
-        nodes: number of nodes.
+        nodes: number of nodes that may receive messages.
         keep: positions of these messages among all the layer would pass; None if all are kept.
         per_edge: arguments of the call with one entry per message.
         constant: cached ones, which replace those of the call.
         linear: what the messages are made of, if they are passed on as a sparse product; else None.
+        after: most later steps in a row that what this step computes passes through.
     """
 
     layer: str
@@ -41,6 +42,7 @@ class PlannedCall:
     per_edge: tuple[str, ...]
     constant: dict[str, Tensor]
     linear: LinearMessages | None
+    after: int
 
     @cached_property
     def pattern(self) -> SparsePattern:
@@ -142,14 +144,14 @@ def plan_call(
     call = traced[number]
     if not call.weighted:
         return None
-    reaches = batch.hops[call.edge_index[call.receiver]] <= len(traced) - 1 - number
+    reaches = batch.hops[call.ends[call.receiver]] <= call.after
     keep = None if bool(reaches.all()) else reaches.nonzero().flatten()
     edge = call.edge if keep is None else call.edge[keep]
-    edge_index = call.edge_index if keep is None else call.edge_index[:, keep]
+    edge_index, ends = (some if keep is None else some[:, keep] for some in (call.edge_index, call.ends))
     if not strategy.constants:
         constant = {}
     elif strategy.hops is not None:
-        constant = _whole_graph_constants(whole_calls[number], edge, batch.node_id[edge_index[0]], instances)
+        constant = _whole_graph_constants(whole_calls[number], edge, batch.node_id[ends[0]], instances)
     else:
         constant = {k: v if keep is None else v[keep] for k, v in call.constant.items()}
     return PlannedCall(
@@ -157,11 +159,12 @@ def plan_call(
         edge_index=edge_index,
         weight=torch.where(edge < 0, worlds * instances.num_edges, edge),  # the last weight, 1, is for added self-loops
         receiver=call.receiver,
-        nodes=batch.inputs.num_nodes,
+        nodes=call.received,
         keep=keep,
         per_edge=call.per_edge,
         constant=constant,
         linear=call.linear if strategy.products else None,
+        after=call.after,
     )
 
 
@@ -176,7 +179,7 @@ def _whole_graph_constants(
         sender: the caller's number of each message's sender, [M].
         instances: B instances.
     """
-    loop_position = _positions(torch.where(whole.edge < 0, whole.edge_index[0], -1), sender)
+    loop_position = _positions(torch.where(whole.edge < 0, whole.ends[0], -1), sender)
     position = loop_position[sender]
     if instances.num_edges:
         edge_id = instances.edge_id[edge % instances.num_edges]

@@ -102,7 +102,7 @@ class SparsePattern:
     Args:
         sender: sender of each message, [M].
         receiver: receiver of each, [M].
-        nodes: number of nodes.
+        nodes: number of receiving nodes.
     """
 
     def __init__(self, sender: Tensor, receiver: Tensor, nodes: int) -> None:
@@ -113,12 +113,11 @@ class SparsePattern:
         self.ptr = offsets(self.receiver.bincount(minlength=nodes))
         self._transposed: tuple[Tensor, Tensor, Tensor] | None = None
 
-    @property
-    def transposed(self) -> tuple[Tensor, Tensor, Tensor]:
+    def transposed(self, senders: int) -> tuple[Tensor, Tensor, Tensor]:
         """Messages in the order of their senders, the receivers in that order, and the first message of each sender."""
         if self._transposed is None:
             order = torch.argsort(self.sender, stable=True)
-            first = offsets(self.sender.bincount(minlength=self.nodes))[:-1]
+            first = offsets(self.sender.bincount(minlength=senders))[:-1]
             self._transposed = order, self.receiver[order], first
         return self._transposed
 
@@ -147,7 +146,7 @@ class _Product(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             of_values = _sampled_product(slope, features, pattern)
         if ctx.needs_input_grad[1]:
-            order, receiver, first = pattern.transposed
+            order, receiver, first = pattern.transposed(len(features))
             of_features = embedding_bag(receiver, slope, first, mode="sum", per_sample_weights=values.index_select(0, order))
         return of_values, of_features, None
 
@@ -157,7 +156,7 @@ def _sampled_product(left: Tensor, right: Tensor, pattern: SparsePattern) -> Ten
     if left.device.type != "cpu" or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return (left.index_select(0, pattern.receiver) * right.index_select(0, pattern.sender)).sum(1)
     nothing = torch.zeros(len(pattern.sender), dtype=left.dtype, device=left.device)
-    shape = pattern.nodes, pattern.nodes
+    shape = pattern.nodes, len(right)
     where = torch.sparse_csr_tensor(pattern.ptr, pattern.sender, nothing, shape, check_invariants=False)
     product: Tensor = torch.sparse.sampled_addmm(where, left, right.t(), beta=0.0)
     return product.values()

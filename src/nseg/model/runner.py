@@ -23,12 +23,17 @@ from torch_geometric.nn import MessagePassing
 from nseg.errors import ModelError
 from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import ModelInputs
+from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
+from nseg.model.matching import match_edges
 from nseg.model.outcomes import Outcome
 from nseg.model.plan import Messages, Plan, PlannedCall, plan_call
 from nseg.model.products import LinearMessages
 from nseg.model.strategy import RunStrategy
-from nseg.model.tracing import PropagateCall, match_edges, trace_model
+from nseg.model.tracing import PropagateCall, trace_model
+
+MessageWeights = Tensor | Sequence[Tensor] | None
+"""Weights of all edges in all worlds, and a last 1 for added self-loops; or of every message, step by step; or none."""
 
 CACHED_PLANS = 3
 """Plans for several worlds that are kept besides the latest."""
@@ -72,21 +77,28 @@ class WorldRunner:
         other._messages = messages if self._messages is not None else None
         return other
 
-    def run(self, edge: Tensor | None, node: Tensor | None, worlds: int) -> Tensor:
+    def run(self, edge: Tensor | None, node: Tensor | None, worlds: int, scaled: Sequence[Tensor] | None = None) -> Tensor:
         """The model's output for the explained rows in K worlds, [K, R, ...].
 
         Args:
             edge: weight of each edge's messages, [K, E]; None leaves them.
             node: factor of each node's features, [K, N, 1] or [K, N, F]; None leaves them.
             worlds: K.
+            scaled: weight of every single message of each step (:meth:`messages`), [K * M] each, in place of ``edge``.
         """
         share = node is None and self.strategy.hops is not None and self.instances.nodes_can_be_shared
         plan = self.plan(worlds, share)
         inputs = plan.batch.inputs
         if node is not None:
-            inputs = replace(inputs, x=(self.instances.x * node).flatten(0, 1))
-        weights = None if edge is None else torch.cat([edge.flatten(), edge.new_ones(1)])
+            inputs = replace(inputs, x=self.instances.masked_features(node).flatten(0, 1))
+        weights = scaled if edge is None else torch.cat([edge.flatten(), edge.new_ones(1)])
         return self.forward(inputs, plan.calls, weights)[plan.batch.rows]
+
+    def messages(self) -> Sequence[Messages]:
+        """The messages of each step in one world, if the model need not see the edges; else none."""
+        if self.strategy.planned and self.strategy.drop_edges and self._messages is None:
+            self._find_messages()
+        return self._messages or ()
 
     def plan(self, worlds: int, share: bool) -> Plan:
         """The plan for K worlds; without knowledge of messages it has no calls.
@@ -98,7 +110,7 @@ class WorldRunner:
         if not self.strategy.planned:
             return Plan(self.instances.repeat_worlds(worlds), [])
         if (worlds, share) not in self._plans:
-            if self._messages is None and self.strategy.drop_edges:
+            if self._messages is None and self.strategy.drop_edges and not isinstance(self.model, HeteroModel):
                 self._find_messages()
             plan = self._trace(worlds, share) if self._messages is None else self._lay_out(worlds, share)
             recent = [key for key in self._plans if key[0] > 1][-CACHED_PLANS:]
@@ -106,13 +118,14 @@ class WorldRunner:
             self._plans[worlds, share] = plan
         return self._plans[worlds, share]
 
-    def forward(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: Tensor | None) -> Tensor:
-        """One forward pass; ``weights`` are those of all edges in all worlds, and a last 1 for added self-loops."""
+    def forward(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: MessageWeights) -> Tensor:
+        """One forward pass."""
         if self.strategy.planned:
             return self._forward_planned(inputs, calls, weights)
+        assert weights is None or isinstance(weights, Tensor)
         return self._forward_plain(inputs, weights)
 
-    def _forward_planned(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: Tensor | None) -> Tensor:
+    def _forward_planned(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: MessageWeights) -> Tensor:
         """A forward pass in which every layer passes the messages that were planned for it."""
         number, current = 0, calls[0] if calls else None
         received: Tensor | None = None
@@ -126,7 +139,7 @@ class WorldRunner:
                 return args
             _, size, kwargs = args
             if current.linear is not None:
-                received = _multiply(current, current.linear, kwargs, weights)
+                received = _multiply(current, current.linear, kwargs, _of_messages(weights, number - 1, current))
                 empty = {name: current.constant.get(name, kwargs[name])[:0] for name in current.per_edge}
                 return current.edge_index[:, :0], size, {**kwargs, **empty}
             cut = {} if current.keep is None else {k: kwargs[k][current.keep] for k in current.per_edge}
@@ -135,7 +148,7 @@ class WorldRunner:
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
             if weights is None or current is None or current.linear is not None:
                 return None
-            return _weigh(layer, message, weights.index_select(0, current.weight))
+            return _weigh(layer, message, _of_messages(weights, number - 1, current))
 
         def before_aggregate(layer: MessagePassing, args: tuple[Any, ...]) -> dict[str, Any] | None:
             if current is None or current.linear is None or "dim_size" not in args[0]:
@@ -179,7 +192,7 @@ class WorldRunner:
         def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
             nonlocal edge_of_message
             if layer.explain is not False:
-                edge_of_message = match_edges(args[0], inputs, layer, args[2], names[id(layer)])
+                edge_of_message = match_edges(self.model, inputs, layer, args[0], args[2], names[id(layer)]).edge
 
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
             if layer.explain is False:
@@ -218,10 +231,17 @@ class WorldRunner:
         return Plan(replace(batch, inputs=self.instances.without_edges(batch.inputs)), calls)
 
 
-def _multiply(call: PlannedCall, linear: LinearMessages, kwargs: Mapping[str, Any], weights: Tensor | None) -> Tensor:
+def _of_messages(weights: MessageWeights, number: int, call: PlannedCall) -> Tensor | None:
+    """Weight of each message of step ``number``, [K * M]."""
+    if weights is None or not isinstance(weights, Tensor):
+        return None if weights is None else weights[number]
+    return weights.index_select(0, call.weight)
+
+
+def _multiply(call: PlannedCall, linear: LinearMessages, kwargs: Mapping[str, Any], weight: Tensor | None) -> Tensor:
     """What each node receives, as a sparse product."""
     features = linear.features(kwargs, 1 - call.receiver)
-    factors = [] if weights is None else [weights.index_select(0, call.weight)]
+    factors = [] if weight is None else [weight]
     if linear.coefficient is not None:
         coefficient = call.constant.get(linear.coefficient)
         if coefficient is None:
@@ -240,7 +260,9 @@ def _branching_error(planned: int, got: int) -> ModelError:
     )
 
 
-def _weigh(layer: MessagePassing, message: Tensor, weight: Tensor) -> Tensor:
+def _weigh(layer: MessagePassing, message: Tensor, weight: Tensor | None) -> Tensor:
     """Messages times their weights."""
+    if weight is None:
+        return message
     axis = layer.node_dim % message.dim()
     return message * weight.view([-1 if d == axis else 1 for d in range(message.dim())])

@@ -15,8 +15,12 @@ from nseg.graphs.checks import check_index, output_role
 from nseg.graphs.inputs import ModelInputs, Role, can_pack
 from nseg.graphs.subgraph import IncomingEdges, TargetCuts
 from nseg.model.causal import CausalModel, Weights
+from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, node_embeddings, predict
 from nseg.model.outcomes import Outcome
+from nseg.model.removal import Remover
+from nseg.model.removal_choice import Kind, Surroundings, choose_kind, remover_of_graphs
+from nseg.model.runner import WorldRunner
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy, random_weights, subgraph_strategies
 from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
@@ -51,6 +55,7 @@ class TracedGraph:
         self.model, self.outcome, self.inputs = model, outcome, inputs
         self.edges, self.nodes = edges, nodes
         self.calls: list[PropagateCall] = []
+        self._removal_kinds: dict[RunStrategy, Kind] = {}
         self.obstacle = ""
         self.output = predict(model, inputs, outcome)
         self.traced = True
@@ -63,7 +68,7 @@ class TracedGraph:
                 raise
             self.traced = False  # a layer out of reach of edge masks does not matter where edges are not masked
         self.outputs = check_output_rows(self.output, inputs, outcome)
-        self.hops = len(self.calls)
+        self.hops = max((call.after + 1 for call in self.calls), default=0)
         self.receivers = tuple(sorted({call.receiver for call in self.calls})) or (1,)
 
     @cached_property
@@ -81,21 +86,31 @@ class TracedGraph:
         owner = torch.arange(row.numel(), device=row.device)
         return float(self.cuts(row, owner, owner).at(self.hops + 1).sizes.double().mean())
 
+    @cached_property
+    def explainable(self) -> Tensor:
+        """Rows of the output that stand for something: at node level, those of nodes that the model has an output for."""
+        if isinstance(self.model, HeteroModel):
+            return self.model.output_rows(self.inputs, self.output)
+        return torch.arange(self.output.size(0), device=self.inputs.x.device)
+
     def check_rows(self, index: Any) -> Tensor:
         """Explained rows from an index."""
-        return check_index(index, self.output.size(0)).to(self.inputs.x.device)
+        return self.explainable[check_index(index, len(self.explainable)).to(self.inputs.x.device)]
 
     def check_targets(self, target: Any, row: Tensor) -> Tensor:
-        """Class of each explained row: the given one, or the predicted one if None."""
-        number = self.output.size(0)
-        if target is not None:
-            target = torch.as_tensor(target, device=row.device).flatten()
-            if target.numel() != number:
-                raise InputError(
-                    f"target must hold a class for each of the model's {number} rows (got {target.numel()} entries)."
-                )
-            target = target[row]
-        return self.outcome.check_target(self.output[row], target)
+        """Class (or value) of each explained row: the given one, or the predicted one if None."""
+        number, output = len(self.explainable), self.output[row]
+        if target is None:
+            predicted = self.outcome.check_target(output, None)
+            self.outcome.require_event(output, predicted)
+            return predicted
+        target = self.outcome.target_rows(torch.as_tensor(target, device=row.device))
+        if target.numel() != number:
+            raise InputError(
+                f"target must hold a class for each of the model's {number} rows (got {target.numel()} entries)."
+            )
+        placed = target.new_zeros(self.output.size(0)).index_copy(0, self.explainable, target)
+        return self.outcome.check_target(output, placed[row])
 
     def cuts(self, row: Tensor, owner: Tensor, target: Tensor) -> TargetCuts:
         """Subgraphs around explained rows.
@@ -140,10 +155,11 @@ class TracedGraph:
 
     def _pilot_rows(self) -> Tensor:
         """A few rows to verify strategies on: the node with most incoming edges, and two more."""
-        number = self.output.size(0)
-        rows = torch.tensor([0, number // 2, number - 1], device=self.inputs.x.device)
+        number = len(self.explainable)
+        rows = self.explainable[[0, number // 2, number - 1]]
         if self.outputs is Role.NODE:
-            degree = self.incoming.degree
+            degree = torch.zeros_like(self.incoming.degree)
+            degree[self.explainable] = self.incoming.degree[self.explainable]
             busy = (degree > 0).nonzero().flatten()
             if busy.numel():
                 rows = torch.stack([degree.argmax(), busy[busy.numel() // 2], busy[-1]])
@@ -222,8 +238,9 @@ class TracedGraph:
         if strategy.batched and (strategy.hops is not None or self.outputs is Role.GRAPH):
             return None
         how = "the whole graph" + ("" if strategy.batched else ", one world at a time")
+        model = self.model.model if isinstance(self.model, HeteroModel) else self.model
         return (
-            f"Shortcuts are not exact for {type(self.model).__name__}: {self.obstacle}. Each explanation therefore runs "
+            f"Shortcuts are not exact for {type(model).__name__}: {self.obstacle}. Each explanation therefore runs "
             f"{how}, hundreds of times. The answers are the same, only slower."
         )
 
@@ -239,7 +256,36 @@ class TracedGraph:
 
     def _causal_model_of_cuts(self, cuts: TargetCuts, strategy: RunStrategy) -> CausalModel:
         assert strategy.hops is not None
-        return self._causal_model(cuts.at(strategy.hops), strategy, self.calls)
+
+        def make_remover(tied: bool, runner: WorldRunner) -> Remover:
+            found = self._removal_kind(strategy)(self.model, self.outcome, runner, self._surroundings(cuts, strategy), tied)
+            assert found is not None
+            return found
+
+        causal = self._causal_model(cuts.at(strategy.hops), strategy, self.calls)
+        causal.make_remover = make_remover
+        return causal
+
+    # --- removal ---------------------------------------------------------------------------------------------------------
+
+    def _removal_kind(self, strategy: RunStrategy) -> Kind:
+        """The fastest way to delete edges that is exact for a few outputs."""
+        if strategy not in self._removal_kinds:
+            row = self._pilot_rows()
+            cuts = self.cuts(row, torch.arange(row.numel(), device=row.device), torch.zeros_like(row))
+            runner = WorldRunner(self.model, self.outcome, cuts.at(strategy.hops or 0), strategy, self.calls)
+            around = self._surroundings(cuts, strategy)
+            self._removal_kinds[strategy] = choose_kind(self.model, self.outcome, runner, around)
+        return self._removal_kinds[strategy]
+
+    def _surroundings(self, cuts: TargetCuts, strategy: RunStrategy) -> Surroundings:
+        """What lies around instances that were cut."""
+
+        def whole(number: int) -> InstanceBatch:
+            mine = cuts.owner == number
+            return self._whole_graph(cuts.row[mine], cuts.target[mine])
+
+        return Surroundings(self.inputs.edge_index, lambda: cuts.at((strategy.hops or 0) + 1), whole)
 
     def standalone_graphs(self, cuts: TargetCuts, least: Tensor) -> Iterator[tuple[Tensor, InstanceBatch, Tensor]]:
         """The smallest subgraphs on which the model alone gives the whole graph's output, one instance per row.
@@ -284,7 +330,10 @@ def pack_causal_model(
     """One causal model of whole graphs, one instance each."""
     row = [torch.zeros(1, dtype=torch.long, device=target.device)] * len(graphs)
     classes = [target[n : n + 1] for n in range(len(graphs))]
-    return CausalModel(model, outcome, pack_graphs(graphs, Role.GRAPH, row, classes), strategy)
+    causal = CausalModel(model, outcome, pack_graphs(graphs, Role.GRAPH, row, classes), strategy)
+    if strategy.batched:
+        causal.make_remover = remover_of_graphs(model, outcome)
+    return causal
 
 
 def causal_models_of_graphs(

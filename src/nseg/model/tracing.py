@@ -14,10 +14,11 @@ from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError
 from nseg.graphs.inputs import ModelInputs, Role
-from nseg.graphs.subgraph import MAX_PARALLEL_EDGES, edge_keys
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
+from nseg.model.matching import identity_error, match_edges
 from nseg.model.outcomes import Outcome
 from nseg.model.products import LinearMessages, recognise_messages
+from nseg.model.steps import StepChain
 
 
 @dataclass(frozen=True)
@@ -28,22 +29,28 @@ class PropagateCall:
         layer: name of the layer.
         edge: position of each message's edge in the model's ``edge_index``, -1 for self-loops that the layer adds, [M].
         edge_index: the layer's edges, [2, M].
+        ends: their nodes in the numbering of the model's input, [2, M].
         receiver: the row of ``edge_index`` that messages go to.
         per_edge: names of the arguments with one entry per message.
         constant: those of them that carry no gradient although features and parameters do: the layer seems to derive
             them from the graph alone.
         weighted: whether masks apply; PyG exempts layers with ``explain = False``, of which nothing else is recorded.
         linear: what the messages are made of, if they are features times numbers.
+        received: number of nodes that receive messages, where the messages are linear.
+        after: most later steps in a row that what this step computes passes through.
     """
 
     layer: str
     edge: Tensor
     edge_index: Tensor
+    ends: Tensor
     receiver: int
     per_edge: tuple[str, ...]
     constant: dict[str, Tensor]
     weighted: bool
     linear: LinearMessages | None = None
+    received: int = 0
+    after: int = 0
 
 
 def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tuple[Tensor, list[PropagateCall]]:
@@ -54,10 +61,12 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
     ran: set[int] = set()
     per_edge: dict[str, Tensor] = {}
     messages: list[tuple[dict[str, Any], Any]] = []
+    chain = StepChain()
 
     def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
         hooked.add(id(layer))
-        calls.append(_record_call(layer, names[id(layer)], args, inputs))
+        chain.begin(args[2])
+        calls.append(_record_call(model, layer, names[id(layer)], args, inputs))
         per_edge.clear()
         per_edge.update({name: args[2][name].detach() for name in calls[-1].per_edge})
         messages.clear()
@@ -71,7 +80,7 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
             receiver = call.edge_index[call.receiver]
             with torch.no_grad():
                 linear = recognise_messages(layer, receiver, per_edge, *messages[0], received)
-            calls[-1] = replace(call, linear=linear)
+            calls[-1] = replace(call, linear=linear, received=len(received) if isinstance(received, Tensor) else 0)
         elif call.linear is not None:
             calls[-1] = replace(call, linear=None)
 
@@ -81,6 +90,7 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
         stack.enter_context(torch.enable_grad())
         stack.enter_context(hook_layers(model, on_propagate, on_message, on_aggregate))
         for layer in message_passing_layers(model).values():
+            stack.callback(layer.register_propagate_forward_hook(lambda _, __, output: chain.end(output)).remove)
             stack.callback(layer.register_forward_hook(lambda module, *_: ran.add(id(module))).remove)
         try:
             for tensor in [x, *parameters]:
@@ -96,20 +106,25 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
                 f"Layer '{names[id(layer)]}' ({type(layer).__name__}) has its own propagate(), which edge masks do not "
                 "reach. Let it call MessagePassing.propagate, or explain features only (edge_mask_type=None)."
             )
-    return output.detach(), calls
+    return output.detach(), [replace(call, after=after) for call, after in zip(calls, chain.after, strict=True)]
 
 
-def _record_call(layer: MessagePassing, name: str, args: tuple[Any, ...], inputs: ModelInputs) -> PropagateCall:
+def _record_call(
+    model: nn.Module, layer: MessagePassing, name: str, args: tuple[Any, ...], inputs: ModelInputs
+) -> PropagateCall:
     edge_index, _, kwargs = args
     receiver = 1 if layer.flow == "source_to_target" else 0
     if layer.explain is False:  # exempt: its messages stay as they are, over whatever nodes they go
-        return PropagateCall(name, torch.empty(0, dtype=torch.long), edge_index, receiver, (), {}, weighted=False)
-    edge = match_edges(edge_index, inputs, layer, kwargs, name)
+        return PropagateCall(
+            name, torch.empty(0, dtype=torch.long), edge_index, edge_index, receiver, (), {}, weighted=False
+        )
+    edge, ends = match_edges(model, inputs, layer, edge_index, kwargs, name)
     per_edge = tuple(k for k, v in kwargs.items() if _is_per_edge(layer, k, v, edge.numel()))
     return PropagateCall(
         layer=name,
         edge=edge,
         edge_index=edge_index,
+        ends=ends,
         receiver=receiver,
         per_edge=per_edge,
         constant={k: kwargs[k].detach() for k in per_edge if not kwargs[k].requires_grad},
@@ -123,56 +138,6 @@ def _is_per_edge(layer: MessagePassing, name: str, value: Any, messages: int) ->
         return False
     used = {p for f in (layer.message, layer.aggregate, layer.update) for p in inspect.signature(f).parameters}
     return not {f"{name}_i", f"{name}_j"} & used
-
-
-def match_edges(edge_index: Any, inputs: ModelInputs, layer: MessagePassing, kwargs: dict[str, Any], name: str) -> Tensor:
-    """Position in ``inputs.edge_index`` of each edge that a layer uses; -1 for self-loops that the layer added.
-
-    Edges are recognised by their node numbers, which pooling or rewiring may change unnoticed:
-    :func:`require_edge_identity` finds that out.
-    """
-    if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided or edge_index.is_floating_point():
-        raise ModelError(
-            f"Layer '{name}' passes messages over a sparse matrix, which edge masks do not reach. Give the model "
-            "edge_index as an integer tensor [2, E] (torch_geometric.utils.to_edge_index converts a sparse matrix)."
-        )
-    ours, device, nodes = inputs.edge_index, edge_index.device, inputs.num_nodes
-    if _receives_other_nodes(layer, kwargs, nodes):
-        raise _identity_error(name)
-    if edge_index.shape == ours.shape and (torch.equal(edge_index, ours) or torch.equal(edge_index, ours.flip(0))):
-        return torch.arange(ours.size(1), device=device)  # unchanged, or every edge reversed
-    if edge_index.numel() and int(edge_index.max()) >= nodes:
-        raise _identity_error(name)
-    proper = edge_index[0] != edge_index[1]
-    theirs, own = edge_keys(edge_index[:, proper], nodes), edge_keys(ours, nodes)
-    own_sorted, order = own.sort()
-    position = torch.searchsorted(own_sorted, theirs).clamp(max=max(own.numel() - 1, 0))
-    if theirs.numel() and (not own.numel() or not torch.equal(own_sorted[position], theirs)):
-        raise _identity_error(name)
-    parallel = own_sorted % MAX_PARALLEL_EDGES > 0
-    if bool(parallel.any()) and theirs.numel() != int((ours[0] != ours[1]).sum()):
-        raise ModelError(
-            f"Layer '{name}' uses some of several parallel edges, and which ones cannot be determined. Merge parallel "
-            "edges with torch_geometric.utils.coalesce."
-        )
-    edge = torch.full((edge_index.size(1),), -1, dtype=torch.long, device=device)
-    edge[proper] = order[position]
-    return edge
-
-
-def _receives_other_nodes(layer: MessagePassing, kwargs: dict[str, Any], nodes: int) -> bool:
-    """Whether a layer is given another number of nodes than the graph has."""
-    x = kwargs.get("x")
-    values = x if isinstance(x, tuple | list) else (x,)
-    return any(isinstance(v, Tensor) and v.dim() > 1 and v.size(layer.node_dim) != nodes for v in values)
-
-
-def _identity_error(layer: str) -> ModelError:
-    return ModelError(
-        f"Layer '{layer}' passes messages over edges that are not in edge_index, or over other nodes (pooling, "
-        "rewiring), so a mask over edge_index does not say which messages to weigh. Explain the part of the model "
-        "before that layer, or features only (edge_mask_type=None)."
-    )
 
 
 def require_edge_identity(
@@ -223,4 +188,4 @@ def require_edge_identity(
 
     for before, after in zip(calls, again, strict=True):
         if before.weighted and not torch.equal(used(before), used(after)):
-            raise _identity_error(before.layer)
+            raise identity_error(before.layer)

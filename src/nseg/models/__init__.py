@@ -4,14 +4,16 @@ Here: architectures (``nets``), training with the paper's hyper-parameters (``tr
 weights (``weights``, ``pretrained/``).
 Names are imported on first use; ``catalogue`` imports no torch.
 Import from here: ``pretrained``, ``manifest``, ``read_weights``, ``train``, ``recipe``, ``Recipe``, ``Trained``, ``build``,
-``ARCHITECTURES``, ``GCN``, ``GIN``.
+``ARCHITECTURES``, ``GCN``, ``GIN``; for heterogeneous graphs ``build_hetero``, ``HETERO_ARCHITECTURES``, ``HGT`` and
+``HeteroSAGE``.
 May import: ``nseg.datasets``, ``nseg.storage`` (hashing) and ``nseg.errors``. Models know nothing about explanations.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nseg.models.catalogue import ARCHITECTURES, manifest
+    from nseg.models.catalogue import ARCHITECTURES, HETERO_ARCHITECTURES, manifest
+    from nseg.models.hetero_nets import HGT, HeteroSAGE, build_hetero
     from nseg.models.nets import GCN, GIN, build
     from nseg.models.training import Recipe, Trained, recipe, train
     from nseg.models.weights import pretrained, read_weights
@@ -21,7 +23,8 @@ else:
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "nseg.models.catalogue": ["ARCHITECTURES", "manifest"],
+            "nseg.models.catalogue": ["ARCHITECTURES", "HETERO_ARCHITECTURES", "manifest"],
+            "nseg.models.hetero_nets": ["HGT", "HeteroSAGE", "build_hetero"],
             "nseg.models.nets": ["GCN", "GIN", "build"],
             "nseg.models.training": ["Recipe", "Trained", "recipe", "train"],
             "nseg.models.weights": ["pretrained", "read_weights"],
@@ -32,9 +35,13 @@ __all__ = [
     "ARCHITECTURES",
     "GCN",
     "GIN",
+    "HETERO_ARCHITECTURES",
+    "HGT",
+    "HeteroSAGE",
     "Recipe",
     "Trained",
     "build",
+    "build_hetero",
     "manifest",
     "pretrained",
     "read_weights",

@@ -10,6 +10,9 @@ from typing import Any
 from nseg.errors import InputError
 
 ARCHITECTURES = ("gcn", "gin")
+HETERO_ARCHITECTURES = ("hgt", "sage")
+"""Networks of heterogeneous graphs."""
+
 FOLDER = Path(__file__).parent / "pretrained"
 
 

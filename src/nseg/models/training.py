@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import copy
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -46,6 +47,7 @@ _PAPER_RECIPES = {
     "ba-2motif": Recipe(lr=0.01, epochs=5000, patience=5000),
     "mutagenicity": Recipe(lr=0.001, epochs=500, dropout=0.5, weight_decay=5e-4, batch=64, patience=100),
     "msrc-21": Recipe(lr=0.001, epochs=500, dropout=0.5, weight_decay=5e-4, batch=32, patience=200),
+    "esol": Recipe(lr=0.003, epochs=400, batch=32, patience=100),  # ours: the paper has no regression
 }
 
 
@@ -56,14 +58,15 @@ def recipe(dataset: str, **changes: Any) -> Recipe:
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained network and its accuracy.
+    """A trained network and its accuracy, or its error if it is a regression.
 
     Args:
         model: network with the weights of the best validation score, in evaluation mode.
-        accuracy: accuracy on ``train``, ``val``, ``test`` and ``all``.
+        accuracy: accuracy, or root mean square error, on ``train``, ``val``, ``test`` and ``all``.
         epochs: number of epochs that were run.
         best_epoch: epoch whose weights were kept.
         recipe: the hyper-parameters.
+        metric: ``"accuracy"``, or ``"rmse"`` for a regression.
     """
 
     model: GCN | GIN
@@ -71,13 +74,14 @@ class Trained:
     epochs: int
     best_epoch: int
     recipe: Recipe
+    metric: str = "accuracy"
 
     def record(self) -> dict[str, Any]:
         """Everything except the weights, as plain data."""
         return {
             "recipe": asdict(self.recipe),
             "split": "80/10/10, a permutation by torch.Generator from the recipe's seed",
-            "accuracy": {k: round(v, 4) for k, v in self.accuracy.items()},
+            self.metric: {k: round(v, 4) for k, v in self.accuracy.items()},
             "epochs": self.epochs,
             "best_epoch": self.best_epoch,
         }
@@ -109,10 +113,11 @@ def train(data: Benchmark, architecture: str, recipe: Recipe | None = None, prog
         optimiser = torch.optim.Adam(model.parameters(), lr=recipe.lr, weight_decay=recipe.weight_decay)
         batches = {name: list(_batches(data, part, recipe.batch)) for name, part in parts.items() if name != "all"}
         best, best_epoch, weights, epoch = (-1.0, 0.0), 0, copy.deepcopy(model.state_dict()), 0
+        task = _REGRESSION if data.mode == "regression" else _CLASSIFICATION
         for epoch in range(1, recipe.epochs + 1):
-            _train_epoch(model, batches["train"], optimiser)
-            accuracy, loss = _evaluate(model, batches["val"])
-            text = f"training {architecture} on {data.name}, validation {accuracy:.3f}"
+            _train_epoch(model, batches["train"], optimiser, task)
+            accuracy, loss = _evaluate(model, batches["val"], task)
+            text = f"training {architecture} on {data.name}, validation {accuracy if task.correct else loss:.3f}"
             bar.update(bar_task, advance=1, description=text)
             if (accuracy, -loss) > best:
                 best, best_epoch, weights = (accuracy, -loss), epoch, copy.deepcopy(model.state_dict())
@@ -120,10 +125,12 @@ def train(data: Benchmark, architecture: str, recipe: Recipe | None = None, prog
                 break
         model.load_state_dict(weights)
         model.eval()
-        accuracies = {name: _evaluate(model, part)[0] for name, part in batches.items()}
-    sizes = {name: len(parts[name]) for name in accuracies}
-    accuracies["all"] = sum(accuracies[n] * sizes[n] for n in sizes) / sum(sizes.values())
-    return Trained(model, accuracies, epoch, best_epoch, recipe)
+        found = {name: _evaluate(model, part, task)[0 if task.correct else 1] for name, part in batches.items()}
+    sizes = {name: len(parts[name]) for name in found}
+    found["all"] = sum(found[n] * sizes[n] for n in sizes) / sum(sizes.values())
+    if task.correct:
+        return Trained(model, found, epoch, best_epoch, recipe)
+    return Trained(model, {name: math.sqrt(error) for name, error in found.items()}, epoch, best_epoch, recipe, "rmse")
 
 
 @dataclass(frozen=True)
@@ -133,7 +140,7 @@ class _Batch:
     Args:
         arguments: arguments of the model.
         index: numbers of these outputs.
-        label: their classes.
+        label: their classes, or values.
     """
 
     arguments: dict[str, Tensor]
@@ -153,24 +160,38 @@ def _batches(data: Benchmark, part: Tensor, size: int) -> Iterator[_Batch]:
         yield _Batch(arguments, torch.arange(len(numbers)), batch.y)
 
 
-def _train_epoch(model: GCN | GIN, batches: list[_Batch], optimiser: torch.optim.Optimizer) -> None:
+class _Task(NamedTuple):
+    """What is learned: a loss, and whether outputs can be right or wrong."""
+
+    loss: Callable[..., Tensor]
+    correct: bool
+
+
+def _squared_error(output: Tensor, value: Tensor, reduction: str = "mean") -> Tensor:
+    return F.mse_loss(output.squeeze(-1), value, reduction=reduction)
+
+
+_CLASSIFICATION, _REGRESSION = _Task(F.cross_entropy, True), _Task(_squared_error, False)
+
+
+def _train_epoch(model: GCN | GIN, batches: list[_Batch], optimiser: torch.optim.Optimizer, task: _Task) -> None:
     """One step per batch, in random order."""
     model.train()
     for number in torch.randperm(len(batches)).tolist():
         batch = batches[number]
         optimiser.zero_grad()
-        torch.autograd.backward(F.cross_entropy(model(**batch.arguments)[batch.index], batch.label))
+        torch.autograd.backward(task.loss(model(**batch.arguments)[batch.index], batch.label))
         optimiser.step()
 
 
 @torch.no_grad()
-def _evaluate(model: GCN | GIN, batches: list[_Batch]) -> tuple[float, float]:
-    """Accuracy and mean loss."""
+def _evaluate(model: GCN | GIN, batches: list[_Batch], task: _Task) -> tuple[float, float]:
+    """Accuracy (0 for a regression) and mean loss."""
     model.eval()
     correct = loss = total = 0.0
     for batch in batches:
         output = model(**batch.arguments)[batch.index]
-        correct += float((output.argmax(-1) == batch.label).sum())
-        loss += float(F.cross_entropy(output, batch.label, reduction="sum"))
+        correct += float((output.argmax(-1) == batch.label).sum()) if task.correct else 0.0
+        loss += float(task.loss(output, batch.label, reduction="sum"))
         total += len(batch.index)
     return correct / max(total, 1), loss / max(total, 1)

@@ -7,20 +7,21 @@ from pathlib import Path
 import torch
 from safetensors.torch import load as load_safetensors
 from safetensors.torch import save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from nseg.errors import InputError
 from nseg.models.catalogue import FOLDER, manifest
+from nseg.models.hetero_nets import HGT, HeteroSAGE, build_hetero
 from nseg.models.nets import GCN, GIN, build
 from nseg.storage.hashing import hash_file
 
 
-def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN:
+def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN | HGT | HeteroSAGE:
     """A trained network that ships with the package, in evaluation mode.
 
     Args:
         dataset: name of the dataset.
-        architecture: ``"gcn"`` or ``"gin"``.
+        architecture: ``"gcn"`` or ``"gin"``; ``"hgt"`` or ``"sage"`` for dblp.
     """
     key = f"{dataset}/{architecture}"
     if key not in manifest():
@@ -30,12 +31,18 @@ def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN:
     found = hash_file(path)
     if found != entry["sha256"]:
         raise InputError(f"{path.name} must have the hash in the manifest (got {found}). Install the package again.")
-    model = build(architecture, entry["num_features"], entry["num_classes"], entry["level"], entry["recipe"]["dropout"])
+    model: GCN | GIN | HGT | HeteroSAGE
+    sizes = entry["num_features"], entry["num_classes"]
+    if "metadata" in entry:
+        node_types, edge_types = entry["metadata"]
+        model = build_hetero(architecture, (node_types, [tuple(one) for one in edge_types]), entry["output"], *sizes)
+    else:
+        model = build(architecture, *sizes, entry["level"], entry["recipe"]["dropout"])
     model.load_state_dict(load_safetensors(path.read_bytes()))
     return model.eval()
 
 
-def write_weights(model: GCN | GIN, path: Path) -> str:
+def write_weights(model: nn.Module, path: Path) -> str:
     """Write weights as safetensors and return the SHA-256 of the file."""
     save_file({name: value.contiguous() for name, value in model.state_dict().items()}, path)
     return hash_file(path)

@@ -16,7 +16,7 @@ from torch_geometric.explain import Explanation
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
-from nseg.explanation import row_numbers, task_level
+from nseg.explanation import explained_targets, row_numbers, task_level
 from nseg.explanation import target_nodes as explained_nodes
 from nseg.names import Names
 from nseg.wording import hard_mask
@@ -145,11 +145,19 @@ def target_nodes(graph: ExplainedGraph) -> list[int]:
 
 
 def explained_class(graph: ExplainedGraph) -> int:
-    """The explained class, -1 if unknown."""
-    given, index = graph.explanation.get("target"), graph.explanation.get("index")
-    target = torch.as_tensor(-1 if given is None else given).flatten()
+    """The explained class, -1 if unknown or if a value is explained."""
+    value = explained_value(graph)
+    return value if isinstance(value, int) else -1
+
+
+def explained_value(graph: ExplainedGraph) -> int | float:
+    """The explained class, or the explained value of a regression; -1 if unknown."""
+    if graph.explanation.get("target") is None:
+        return -1
+    index, target = graph.explanation.get("index"), explained_targets(graph.explanation)
     row = 0 if index is None or graph.level == "graph" else int(row_numbers(index)[0])
-    return int(target[row]) if row < target.numel() else -1
+    found: int | float = target[row].item() if row < target.numel() else -1
+    return found
 
 
 def true_class(graph: ExplainedGraph) -> int | None:

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
+from nseg.explanation import explained_targets
 from nseg.names import Names, resolve_names
 from nseg.plot.atoms import Atoms
 from nseg.plot.explained_graph import ExplainedGraph, explained_class, target_nodes
@@ -99,10 +100,12 @@ def _node_classes(graph: ExplainedGraph, given: Tensor | Sequence[int] | None, k
     elif graph.level == "node" and y is not None and y.dim() == 1 and not y.is_floating_point():
         known, kind = y[graph.node_id], "true"
     elif graph.level == "node" and explanation.get("node_id") is None and explanation.get("target") is not None:
-        known, kind = explanation.target.cpu().flatten(), "predicted"
+        known, kind = explained_targets(explanation).cpu(), "predicted"
     else:
         known, kind = torch.full((graph.num_nodes,), -1), "predicted"
         if graph.level == "node":
             known[target_nodes(graph)] = explained_class(graph)
+    if known.is_floating_point():  # values of a regression are no classes
+        known = torch.full((graph.num_nodes,), -1)
     classes: list[int] = known.tolist()
     return classes, kind

@@ -42,7 +42,7 @@ def explanation(
     """
     shown = scene(explanation, data, **scene_options)
     if ax is None:
-        return _grid([shown], [shown.title], [summary(explanation, shown)], truth=truth, side=6.4)
+        return grid([shown], [shown.title], [summary(explanation, shown)], truth=truth, side=6.4)
     group_colours = colours.group_colours([n.group for n in shown.nodes])
     _draw_panel(ax, shown, group_colours, shown.title, summary(explanation, shown), truth)
     add_legend_below(ax, [shown], group_colours, truth=truth)
@@ -76,7 +76,7 @@ def compare(
         scene_options = {"reached": reached, **scene_options}
     scenes = [scene(one, data, **scene_options) for one in explanations.values()]
     captions = [summary(one, shown) for one, shown in zip(explanations.values(), scenes, strict=True)]
-    return _grid(scenes, list(explanations), captions, title=scenes[0].title, columns=columns, truth=truth)
+    return grid(scenes, list(explanations), captions, title=scenes[0].title, columns=columns, truth=truth)
 
 
 def predictions(
@@ -103,7 +103,7 @@ def predictions(
     if not pairs:
         raise InputError("explanations must hold at least one explanation (got none).")
     scenes = [shown for _, shown in pairs]
-    return _grid(
+    return grid(
         scenes,
         [s.title for s in scenes],
         [summary(*pair) for pair in pairs],
@@ -140,7 +140,7 @@ def worlds(
     scenes = [scene(_with_world_masks(explanation, world), data, **scene_options) for world in found]
     captions = [_common_features(one, "in this world") for one in scenes]
     legend_words = LegendWords("{} in this world", "{} not in it", "in this world")
-    return _grid(scenes, titles, captions, title=shown.title, words=legend_words)
+    return grid(scenes, titles, captions, title=shown.title, words=legend_words)
 
 
 WORLD_TITLES = {
@@ -222,7 +222,7 @@ def _draw_panel(ax: Any, shown: Scene, group_colours: draw.GroupColours, title: 
     )
 
 
-def _grid(
+def grid(
     scenes: Sequence[Scene],
     titles: Sequence[str],
     captions: Sequence[str],

@@ -104,8 +104,8 @@ class Scene:
         level: ``"node"``, ``"edge"`` (a link) or ``"graph"``: the kind of output.
         nodes, edges: what is drawn.
         groups: what the colours stand for.
-        target: the explained class, -1 if unknown.
-        target_name: name of the explained class, or its number.
+        target: the explained class, -1 if unknown or if a value is explained.
+        target_name: name of the explained class, or its number; or the explained event.
         label: the true class; None if unknown, or if a given class and not the prediction is explained.
         molecule: whether nodes are atoms and edges are bonds.
         left_out: reached edges that are not drawn: above ``max_edges``, or bonds of hidden hydrogen atoms.
@@ -204,15 +204,17 @@ def build_scene(
     hidden = set() if hydrogens or atoms is None else _plain_hydrogens(nodes, edges)
     drawn_nodes, drawn_edges = _limit(nodes, edges, hidden, max_edges)
     target, label = facts.explained_class(graph), facts.true_class(graph)
+    event = graph.explanation.get("outcome")
+    name = labels.class_name(target) if event is None else event.title(facts.explained_value(graph), labels.class_name)
     verdict = "" if label is None else "correct" if label == target else f"wrong, true class: {labels.class_name(label)}"
     return Scene(
-        title=facts.title(graph, names, labels.class_name(target), verdict, atoms is not None),
+        title=facts.title(graph, names, name, verdict, atoms is not None),
         level=graph.level,
         nodes=tuple(drawn_nodes),
         edges=tuple(drawn_edges),
         groups=labels.group_names,
         target=target,
-        target_name=labels.class_name(target),
+        target_name=name,
         label=label,
         molecule=atoms is not None,
         left_out=len(edges) - len(drawn_edges),

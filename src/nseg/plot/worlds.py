@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
-from nseg.metrics.evaluator import WorldEvaluator
+from nseg.metrics.fidelity import Evaluator
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,17 @@ def worlds_of(
 ) -> list[list[World]]:
     """The factual world and the complement worlds of each explanation.
 
-    The complement is the literal one: it removes exactly the explanation and keeps everything else.
+    The complement is the literal one: it takes away exactly the explanation and keeps everything else. Edges are masked or
+    deleted as they were in the search.
 
     Args:
         explainer: the explainer that made the explanations, or any explainer of the same model and masks.
         data: the graph, or the graphs, that were explained.
         explanations: one explanation, or several.
     """
-    evaluator = WorldEvaluator(explainer, data, explanations)
-    p = evaluator.probability(evaluator.worlds(evaluator.default_masks)).T.tolist()  # [B, K]
+    evaluator = Evaluator(explainer, data, explanations)
+    outputs = evaluator.worlds_under(evaluator.default_masks, evaluator.intervention)
+    p = evaluator.probability(outputs).T.tolist()  # [B, K]
     kept = _kept(evaluator.edges, evaluator.nodes)
     return [[World(_name(e, n), e, n, value) for (e, n), value in zip(kept, row, strict=True)] for row in p]
 

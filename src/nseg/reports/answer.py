@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
+from nseg.events import HAPPENS
 from nseg.metrics.evaluator import MASK_NAMES
 from nseg.names import number_text
 from nseg.plot.scene import Scene
@@ -52,7 +54,7 @@ class MaskEntries(NamedTuple):
         return {
             "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
             "kept": self.kept[direction, selected].nonzero().flatten().tolist(),
-            "stay": self.first_kept(thresholds)[direction, selected].tolist(),
+            "stay": _digits(self.first_kept(thresholds)[direction, selected]),
         }
 
 
@@ -125,7 +127,7 @@ class MethodAnswer:
         if self.lines is not None and not all(torch.equal(value[0], value[1]) for value in self.lines):
             backward = self.lines.to_json(1, drawn, self.thresholds)
         counted = (self.edges, self.nodes, self.per_feature)
-        class_name, molecule = scene.names.class_name(scene.target), scene.molecule
+        class_name, molecule = scene.names.class_name(scene.target) or None, scene.molecule
         return {
             **forward,
             **self._sentences(scene),
@@ -136,15 +138,28 @@ class MethodAnswer:
             "exact": bool(self.explanation.get("exact") or False),
             **({"cells": self._cells_json(scene)} if self.method.node_mask is MaskType.attributes else {}),
             **self._numbers(),
+            "taken_away": self._taken_away(),
             "stops": self._stops(counted),
             "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }
 
+    def _taken_away(self) -> JsonObject | None:
+        """Bounds, and whether they hold, with messages masked and edges deleted; None for methods of others."""
+        one = self.explanation
+        if one.get("intervention") is None:
+            return None
+        found = {"by": one.intervention, "keeps": one.keeps, "changes": one.changes, "anyway": one.keeps_empty}
+        for past in ("masked", "removed"):
+            found[past] = [rounded(one.get(f"pns_{past}")), one.get(f"holds_{past}")]
+        return found
+
     def _sentences(self, scene: Scene) -> JsonObject:
         """The answer in plain words, and its verdict."""
-        found = self.method.findings(self.position, scene.target)
+        event = self.method.event
+        found = self.method.findings(self.position, scene.target if event is None else HAPPENS)
+        names = scene.names if event is None else replace(scene.names, classes=event.sides)
         reason, proof = explanation_sentences(
-            self.explanation, found, scene.names, reached=self.reached, level=scene.level, molecule=scene.molecule
+            self.explanation, found, names, reached=self.reached, level=scene.level, molecule=scene.molecule
         )
         return {"verdict": found.verdict, "reason": reason, "proof": proof}
 
@@ -165,7 +180,7 @@ class MethodAnswer:
             "value": self._values(scene, node.tolist(), feature.tolist()),
             "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
             "kept": self.cells.kept.flatten()[listed].nonzero().flatten().tolist(),
-            "stay": stay.flatten()[listed].tolist(),
+            "stay": _digits(stay.flatten()[listed]),
             "number": self.cells.kept.sum(0).tolist(),
             "number_at": [(stay <= stop).sum(0).tolist() for stop in range(len(self.thresholds))],
         }
@@ -207,3 +222,8 @@ class MethodAnswer:
 
 def _worlds_json(p: Tensor, label: Tensor) -> JsonObject:
     return {"p": [rounded(float(value)) for value in p], "label": label.tolist()}
+
+
+def _digits(stops: Tensor) -> str:
+    """Numbers of stops, one character each, in base 36: a page holds many of them."""
+    return "".join("0123456789abcdefghijklmnopqrstuvwxyz"[stop] for stop in stops.tolist())

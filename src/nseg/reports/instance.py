@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from nseg.events import HAPPENS
 from nseg.plot.draw import atom_text
-from nseg.plot.scene import Edge, Scene
+from nseg.plot.scene import Edge, Node, Scene
 from nseg.reports.answer import MethodAnswer
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.json_values import JsonObject, rounded
@@ -49,8 +50,8 @@ class ExplainedInstance:
         first = next(method for method in methods if output_id in method.position_of)
         position = first.position_of[output_id]
         self.scene: Scene = explained.scene(first.explanations[position], first.reached(position), first.node_predictions)
-        self.target = self.scene.target
-        self.label = explained.true_class(self.scene.level, output_id)
+        self.target = self.scene.target if first.event is None else HAPPENS
+        self.label = explained.true_class(self.scene.level, output_id) if first.event is None else None
         self.predicted, self.p = first.prediction(position, self.target)
         self.name = subject_name(first.explanations[position], self.scene.names, self.scene.level, self.scene.molecule)
         self.edge_id = first.explanations[position].edge_id
@@ -88,7 +89,6 @@ class ExplainedInstance:
         nodes, edges = self.scene.nodes, [self.scene.edges[n] for n in drawn.tolist()]
         num_true, molecule = self.explained.num_true_edges(self.output_id), self.scene.molecule
         truth = self.explained.node_classes(self.scene.level, self.output_id)
-        shows_truth = truth is not None and self.scene.grouping == "predicted"
         return {
             "node": [n.id for n in nodes],
             "x": [round(1000 * n.x) for n in nodes],
@@ -96,7 +96,7 @@ class ExplainedInstance:
             "name": [texts.position(n.label) for n in nodes] if any(n.label != str(n.id) for n in nodes) else None,
             "atom": [texts.position(atom_text(n)) for n in nodes] if molecule else None,
             "group": [n.group for n in nodes] if any(n.group >= 0 for n in nodes) else None,
-            "label": [int(truth[n.id]) for n in nodes] if truth is not None and shows_truth else None,
+            "mistaken": _mistaken(nodes, truth) if truth is not None and self.scene.grouping == "predicted" else None,
             "target": [position for position, n in enumerate(nodes) if n.target],
             "source": [e.source for e in edges],
             "end": [e.end for e in edges],
@@ -125,3 +125,9 @@ class ExplainedInstance:
             both = (names.edge_name(number_of.get(pair, -1), *pair) for pair in (ends_of, ends_of[::-1]))
             found.append(texts.position(", ".join(dict.fromkeys(filter(None, both)))))
         return found
+
+
+def _mistaken(nodes: Sequence[Node], truth: Tensor) -> list[tuple[int, int]]:
+    """Position and true class of each node whose predicted class, its group, is another."""
+    true_class = truth[torch.tensor([n.id for n in nodes], dtype=torch.long)].tolist()
+    return [(at, true) for at, (node, true) in enumerate(zip(nodes, true_class, strict=True)) if node.group != true]

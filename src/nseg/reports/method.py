@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.explain import Explainer, Explanation
 from torch_geometric.explain.config import MaskType
 
+from nseg.events import Event
 from nseg.explanation import on_cpu
 from nseg.metrics.certificate import Certificate
 from nseg.metrics.fidelity import Evaluator
@@ -64,6 +65,12 @@ class Method:
         return node_mask_type(largest)
 
     @property
+    def event(self) -> Event | None:
+        """The explained event, if it is not simply the class."""
+        found: Event | None = self.explanations[0].get("outcome")
+        return found
+
+    @property
     def settings(self) -> dict[str, Any]:
         """The settings of the explainer."""
         return dict(self.explanations[0].get("settings") or {})
@@ -81,16 +88,19 @@ class Method:
 
     @cached_property
     def _predictions(self) -> list[tuple[int, float]] | None:
-        """The predicted class and the probability of the explained class for each explanation, from the model."""
+        """The predicted class (or whether the event happens) and the probability of the explained one, from the model."""
         if self.evaluator is None:
             return None
-        p = self.evaluator.probability(self.evaluator.output)
-        return list(zip(self.evaluator.label.tolist(), p.tolist(), strict=True))
+        output = self.evaluator.output
+        answers, p = self.evaluator.answers(output), self.evaluator.probability(output)
+        return list(zip(answers.tolist(), p.tolist(), strict=True))
 
     @cached_property
     def node_predictions(self) -> Tensor | None:
         """Predicted class of each node of the explained graph; None without a model, or if nodes have no classes."""
         if self.evaluator is None or self.evaluator.explainer.model_config.task_level.value != "node":
+            return None
+        if self.event is not None:
             return None
         graph = getattr(self.evaluator.source, "graph", None)
         return None if graph is None else self.evaluator.outcome.predicted(graph.output).cpu().flatten()
@@ -117,7 +127,7 @@ class Method:
             return self._predictions[position]
         explanation = self.explanations[position]
         config, output = getattr(explanation, "_model_config", None), explanation.get("prediction")
-        if config is None or output is None or target < 0:
+        if config is None or output is None or target < 0 or self.event is not None:
             return None, None
         index = explanation.get("index")
         output = output[:1] if index is None else output[index].view(1, *output.shape[1:])

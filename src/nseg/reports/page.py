@@ -23,9 +23,11 @@ from nseg.graphs.large import LargeGraph
 from nseg.graphs.separate import separate_graphs
 from nseg.metrics.certificate import Certificate
 from nseg.model.borrow import unwrap_compiled
+from nseg.pattern.collection import Patterns
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.json_values import JsonObject
 from nseg.reports.method import Method, evaluate_method
+from nseg.reports.pattern_view import patterns_view
 from nseg.reports.payload import payload
 from nseg.reports.payload import summary as default_summary
 from nseg.storage.files import replace_file
@@ -52,6 +54,7 @@ def report(
     certificates: Sequence[Certificate] | Mapping[str, Sequence[Certificate]] | None = None,
     summary: JsonObject | None = None,
     facts: Mapping[str, Any] | None = None,
+    patterns: Patterns | None = None,
 ) -> Path:
     """Write explanations as one interactive HTML page that needs no network.
 
@@ -67,25 +70,21 @@ def report(
         explainer: any explainer of the same model, to run the model in each world and along the ranking. Without it, the
             page shows only the numbers that the explanations hold. It needs ``data``.
         title: title of the page.
-        names: another word for ``node_names``.
-        node_names, feature_names, class_names, edge_names, units: names, as :func:`nseg.explain_many` takes them; by default
-            those of the data or of the explanations.
+        names, node_names, feature_names, class_names, edge_names, units: names, as :func:`nseg.explain_many` takes them (the
+            first two mean the same); by default those of the data or of the explanations.
         certificates: certificates of the explanations, from :func:`nseg.certify`, as a list or as lists by method name.
         summary: a table that replaces the default one: ``{"columns": [{"name": ..., "better": "higher" | "lower",
             "digits": 3, "help": ...}, ...], "rows": [[...], ...], "title": ..., "notes": [...]}``; only rows and the names
             of columns are required. A cell is a number, a text, None, or ``{"value": ..., "paper": ..., "low": ...,
             "high": ..., "note": ...}`` with the paper's value and an interval.
         facts: further facts about how the explanations were made, e.g. ``{"weights": "model.safetensors"}``.
+        patterns: what :func:`nseg.patterns` found, as a second tab.
 
     Returns:
         The path.
     """
     path = writable(path)
-    if explainer is not None and data is None:
-        raise InputError(
-            "With explainer=..., a report also needs the graphs that were explained (got data=None). Pass data=... as well."
-        )
-    by_method = _by_method(explanations, explainer)
+    by_method = _by_method(explanations, explainer, data)
     given = {"node_names": names if node_names is None else node_names, "feature_names": feature_names}
     given |= {"class_names": class_names, "edge_names": edge_names, "units": units}
     explained = ExplainedData(_separate(data, explainer, by_method), given)
@@ -96,9 +95,18 @@ def report(
     ]
     all_facts = _facts(methods, explained, explainer) | {str(k): str(v) for k, v in (facts or {}).items()}
     table = default_summary(methods, explained) if summary is None else _checked_summary(summary)
-    content = page(payload(methods, explained, title, all_facts, table), title)
+    content = page(payload(methods, explained, title, all_facts, table) | _pattern_view(patterns), title)
     replace_file(path, lambda place: place.write_text(content, encoding="utf-8"))
     return path
+
+
+def _pattern_view(patterns: Patterns | None) -> JsonObject:
+    """The part of the payload that shows patterns; empty without any."""
+    if patterns is None:
+        return {}
+    if not isinstance(patterns, Patterns):
+        raise InputError(f"patterns must be what nseg.patterns returns (got {type(patterns).__name__}).")
+    return {"patterns": patterns_view(patterns)}
 
 
 def _separate(data: Any, explainer: Explainer | None, by_method: Mapping[str, Sequence[Explanation]]) -> Any:
@@ -152,8 +160,12 @@ def _csp_hash(text: str) -> str:
 # --- checks of the arguments ---------------------------------------------------------------------------------------------
 
 
-def _by_method(explanations: Explanations, explainer: Explainer | None) -> dict[str, list[Explanation]]:
+def _by_method(explanations: Explanations, explainer: Explainer | None, data: Any) -> dict[str, list[Explanation]]:
     """Explanations by method name, checked."""
+    if explainer is not None and data is None:
+        raise InputError(
+            "With explainer=..., a report also needs the graphs that were explained (got data=None). Pass data=... as well."
+        )
     if not isinstance(explanations, Mapping):
         several = [explanations] if isinstance(explanations, Explanation) else list(explanations)
         name = "explanation" if explainer is None else type(explainer.algorithm).__name__

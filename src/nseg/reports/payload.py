@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
 from nseg import metrics
+from nseg.errors import InputError
 from nseg.metrics.fidelity import TENTHS
+from nseg.names import Names
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
 from nseg.reports.json_values import JsonObject, rounded
@@ -45,13 +48,27 @@ def payload(
         "facts": [[str(k), str(v)] for k, v in facts.items()],
         "summary": summary,
         "methods": [_method(method) for method in methods],
-        "classes": [names.class_name(number) for number in range(_num_classes(methods, instances))],
+        "classes": _class_names(methods, instances, names),
         "groups": list(widest.groups),
         "instances": [instance.to_json(texts) for instance in instances],
         "names": texts.texts,
         "feature_names": [names.feature(number) for number in range(width)] if names.features else [],
         "units": [names.unit(number) for number in range(width)] if names.units else [],
     }
+
+
+def _class_names(methods: Sequence[Method], instances: Sequence[ExplainedInstance], names: Names) -> list[str]:
+    """Names of all classes that the page mentions; of an explained event, that it does not happen and that it does."""
+    events = {repr(method.event): method.event for method in methods}
+    if len(events) > 1:
+        raise InputError(
+            f"Methods in one report must explain one outcome (got {', '.join(events)}). Give them equal ones, with the same "
+            "scale, or make a report for each."
+        )
+    (event,) = events.values()
+    if event is not None:
+        return list(event.sides)
+    return [names.class_name(number) for number in range(_num_classes(methods, instances))]
 
 
 def _num_classes(methods: Sequence[Method], instances: Sequence[ExplainedInstance]) -> int:
@@ -82,7 +99,7 @@ def format_setting(value: Any) -> str:
 def _method(method: Method) -> JsonObject:
     curve = None
     if method.evaluator is not None:
-        at = [method.evaluator.fidelity(t) for t in TENTHS[1:]]
+        at = [method.evaluator.fidelity(t, method.evaluator.intervention) for t in TENTHS[1:]]
         names = ("fid_plus", "fid_minus", "pns", "sparsity")
         curve = {"at": TENTHS[1:], **{name: [rounded(getattr(f, name)) for f in at] for name in names}}
     return {
@@ -92,6 +109,31 @@ def _method(method: Method) -> JsonObject:
         "node_mask": None if method.node_mask is None else method.node_mask.value,
         "split": [rounded(part) for part in method.split],
         "curve": curve,
+        "intervention": method.explanations[0].get("intervention"),
+        "verdicts": count_verdicts(method.explanations),
+    }
+
+
+TAKEN_AWAY = {
+    (True, True): "necessary and sufficient",
+    (True, False): "only sufficient",
+    (False, True): "only necessary",
+    (False, False): "neither",
+}
+"""Names of verdicts, by whether an explanation keeps the class, and whether the class changes without it."""
+
+
+def count_verdicts(explanations: Sequence[Explanation]) -> JsonObject | None:
+    """How many explanations have each verdict, how many of them the model says anyway, and how many hold if edges go."""
+    known = [one for one in explanations if one.get("keeps") is not None]
+    if not known:
+        return None
+    names = [TAKEN_AWAY[bool(one.keeps), bool(one.changes)] for one in known]
+    return {
+        **{name: names.count(name) for name in TAKEN_AWAY.values()},
+        "anyway": sum(bool(one.keeps and not one.changes and one.get("keeps_empty")) for one in known),
+        "hold if edges are deleted": sum(bool(one.get("holds_removed")) for one in known),
+        "of": len(known),
     }
 
 
@@ -135,7 +177,7 @@ def summary(methods: Sequence[Method], explained: ExplainedData) -> JsonObject:
 def _summary_row(method: Method, explained: ExplainedData) -> list[Any]:
     evaluator, dataset = method.evaluator, explained.dataset
     if evaluator is not None:
-        fidelity = evaluator.fidelity("hard")
+        fidelity = evaluator.fidelity("hard", evaluator.intervention)
         names = ("pns", "pn", "ps", "fid_plus", "fid_minus", "charact", "sparsity")
         numbers = [rounded(getattr(fidelity, name)) for name in names]
     else:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nseg.metrics.evaluator import WorldEvaluator
+from nseg.metrics.fidelity import Evaluator
 from nseg.search.parts import EDGES, Masks
 from nseg.sentences import ModelAnswer
 from nseg.wording import DEFAULT_THRESHOLD
@@ -24,8 +24,8 @@ class WorldOutcomes:
     both edges and nodes are masked.
 
     Args:
-        p: probability of the explained class, [1 + A, B].
-        label: predicted class, [1 + A, B].
+        p: probability of the explained class or event, [1 + A, B].
+        label: predicted class, or whether the event happens (0 or 1), [1 + A, B].
     """
 
     p: Tensor
@@ -36,10 +36,13 @@ class WorldOutcomes:
         return ModelAnswer(float(self.p[world, position]), int(self.label[world, position]))
 
 
-def evaluate_worlds(evaluator: WorldEvaluator, masks: list[Masks]) -> WorldOutcomes:
-    """Run the model with only the mask of each explanation, and in each sub-event of its complement."""
-    outputs = evaluator.worlds(masks)  # [1 + A, B, ...]
-    return WorldOutcomes(evaluator.probability(outputs).cpu(), evaluator.outcome.predicted(outputs).cpu())
+def evaluate_worlds(evaluator: Evaluator, masks: list[Masks]) -> WorldOutcomes:
+    """Run the model with only the mask of each explanation, and in each sub-event of its complement.
+
+    Edges are masked or deleted as they were in the search.
+    """
+    outputs = evaluator.worlds_under(masks, evaluator.intervention)  # [1 + A, B, ...]
+    return WorldOutcomes(evaluator.probability(outputs).cpu(), evaluator.answers(outputs).cpu())
 
 
 def ranking_thresholds(weights: Tensor, limit: int = MAX_THRESHOLDS) -> list[float]:
@@ -78,7 +81,7 @@ class Ranking:
     label: Tensor
 
 
-def evaluate_rankings(evaluator: WorldEvaluator, limit: int = MAX_THRESHOLDS) -> list[Ranking]:
+def evaluate_rankings(evaluator: Evaluator, limit: int = MAX_THRESHOLDS) -> list[Ranking]:
     """Run the model at each threshold of each explanation's soft masks.
 
     All explanations share forward passes: pass t uses threshold t of each. An explanation with fewer thresholds repeats

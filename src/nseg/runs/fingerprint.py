@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
@@ -82,7 +82,7 @@ def of_settings(algorithm: Any) -> dict[str, Any]:
     """The settings of an algorithm."""
     own = getattr(algorithm, "settings", None)
     if own is not None:
-        found = dict(vars(own))
+        found = {one.name: getattr(own, one.name) for one in fields(own)}
     else:  # PyG's algorithms keep settings as attributes, beside working state, which is None, a tensor or a module
         given = {k: v for k, v in vars(algorithm).items() if not k.startswith("_") and k != "training"}
         found = {k: v for k, v in given.items() if v is not None and _is_setting(v)}

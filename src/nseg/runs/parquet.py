@@ -2,10 +2,15 @@
 
 Columns, a row per explanation (:data:`SCHEMA`):
 
-- ``output_id``: the output of the caller's graph (node, link or graph), ``target``: its explained class,
-  ``reason``: why it could not be explained, null if it was;
+- ``output_id``: the output of the caller's graph (node, link or graph), ``target``: its explained class (a whole number), or
+  the value of a regression, ``outcome``: JSON, the explained event if it is not simply the class, ``reason``: why it could
+  not be explained, null if it was;
 - ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``,
   ``left_out``, ``seed``: as on an explanation; null where its algorithm does not provide them;
+- ``intervention``, ``pns_masked``, ``pns_removed``, ``p_empty``, ``keeps``, ``changes``, ``keeps_empty``, ``holds_masked``,
+  ``holds_removed``, ``verdict``: likewise; ``edge_order``, ``node_order`` (place of each edge and node in an order of all
+  elements, 0 if out of reach), ``path_sizes``, ``path_pns`` (PNS bound of that many first elements); all of them absent in
+  files of earlier versions;
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
 - ``edge_mask``, ``hard_edge_mask``, ``reached``: a value for each of those edges; ``node_mask``, ``hard_node_mask``: row by
   row, ``node_mask_width`` values for each of those nodes (or once, for features common to all nodes);
@@ -38,11 +43,11 @@ from torch import Tensor
 from torch_geometric.explain.config import MaskType, ModelConfig
 
 from nseg.errors import StoreError
-from nseg.explanation import Explanation, with_ids
+from nseg.events import event_from
+from nseg.explanation import FLAGS, NUMBERS, TEXTS, Explanation, explained_targets, with_ids
 from nseg.storage import files
 from nseg.wording import PartSize, hard_mask, kept_parts, node_mask_type, reached_edges
 
-NUMBERS = ("p_factual", "p_complement", "pns", "pn", "ps", "soft_p_factual", "soft_p_complement")
 TENSORS = {
     "edge_id": torch.long,
     "node_id": torch.long,
@@ -51,6 +56,10 @@ TENSORS = {
     "reached": torch.bool,
     "node_mask": torch.float,
     "hard_node_mask": torch.bool,
+    "edge_order": torch.long,
+    "node_order": torch.long,
+    "path_sizes": torch.long,
+    "path_pns": torch.float,
 }
 OUTPUTS = {"index": torch.long, "targets": torch.long, "prediction": torch.float}
 ATTRIBUTES = {"targets": "target"}  # where the attribute of an explanation is not called like the column
@@ -61,8 +70,11 @@ SCHEMA = pa.schema(
     {
         "output_id": pa.int64(),
         "target": pa.int64(),
+        "outcome": pa.string(),
         "reason": pa.string(),
         **dict.fromkeys(NUMBERS, pa.float64()),
+        **dict.fromkeys(FLAGS, pa.bool_()),
+        **dict.fromkeys(TEXTS, pa.string()),
         "exact": pa.bool_(),
         "left_out": pa.int64(),
         "seed": pa.int64(),
@@ -86,9 +98,17 @@ def encode(explanations: Sequence[Explanation]) -> bytes:
     """Explanations as the content of a Parquet file; equal explanations give equal bytes."""
     rows = [_row(one if one.get("reason") is not None else with_ids(one)) for one in explanations]
     schema = SCHEMA
-    for name in ("edge_mask", "node_mask", "prediction"):  # numbers of a model in double precision keep all their digits
+    for name in (
+        "edge_mask",
+        "node_mask",
+        "prediction",
+        "path_pns",
+    ):  # numbers of a model in double precision keep all their digits
         if any(row[name] is not None and row[name].dtype == np.float64 for row in rows):
             schema = schema.set(schema.get_field_index(name), pa.field(name, pa.list_(pa.float64())))
+    if any(isinstance(row["target"], float) for row in rows):
+        for name, kind in (("target", pa.float64()), ("targets", pa.list_(pa.float64()))):
+            schema = schema.set(schema.get_field_index(name), pa.field(name, kind))
     content = BytesIO()
     table = pa.table({name: [row[name] for row in rows] for name in SCHEMA.names}, schema=schema)
     pq.write_table(table, content, compression="zstd")
@@ -163,16 +183,19 @@ def read_file(path: Path) -> list[Explanation]:
 
 def _row(one: Explanation) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
-    row |= {name: one.get(name) for name in ("reason", *NUMBERS, *OPTIONAL)}
+    row |= {name: one.get(name) for name in ("reason", *NUMBERS, *FLAGS, *TEXTS, *OPTIONAL)}
+    event = one.get("outcome")
     row |= {"output_id": int(one.output_id), "target": _explained_class(one)}
+    row["outcome"] = event and json.dumps(event.as_plain_data())
     if row["seed"] is not None and not -(1 << 63) <= row["seed"] < 1 << 63:
         row["seed"] = None  # only the settings hold a number of any size
     dtypes: dict[str, str] = {}
     for name, usual in {**TENSORS, **OUTPUTS}.items():
         value = one.get(ATTRIBUTES.get(name, name))
         if value is not None:
-            value = torch.as_tensor(value).detach()
-            row[name] = value.flatten().to("cpu", value.dtype if value.dtype is torch.double else usual).numpy()
+            value = explained_targets(one).detach() if name == "targets" else torch.as_tensor(value).detach()
+            wide = value.dtype is torch.double or (name == "targets" and value.is_floating_point())
+            row[name] = value.flatten().to("cpu", torch.double if wide else usual).numpy()
             dtypes |= {} if value.dtype is usual else {name: str(value.dtype).removeprefix("torch.")}
             if value.dim() > 1:
                 row["prediction_width" if name == "prediction" else "node_mask_width"] = value.size(1)
@@ -207,11 +230,14 @@ def _kept_values(one: Explanation) -> Tensor | None:
     return values
 
 
-def _explained_class(one: Explanation) -> int | None:
+def _explained_class(one: Explanation) -> int | float | None:
+    """The explained class, or the explained value of a regression."""
     index = one.get("index")
     if one.get("target") is None:
         return None
-    return int(one.target if index is None else one.target[index])
+    targets = explained_targets(one)
+    value = (targets if index is None else targets[index]).flatten()[0].item()
+    return float(value) if targets.is_floating_point() else int(value)
 
 
 def _value(scalar: Any) -> Any:
@@ -228,7 +254,8 @@ def _explanation(row: dict[str, Any]) -> Explanation:
         return found
     if row["target"] is not None:
         found.target = torch.tensor([row["target"]])
-    for name in (*NUMBERS, *OPTIONAL):
+    found.outcome = None if row.get("outcome") is None else event_from(json.loads(row["outcome"]))
+    for name in (*NUMBERS, *FLAGS, *TEXTS, *OPTIONAL):
         if row.get(name) is not None:
             found[name] = row[name]
     dtypes = json.loads(row.get("dtypes") or "{}")
@@ -255,7 +282,7 @@ def _explanation(row: dict[str, Any]) -> Explanation:
 
 def _reshape(name: str, value: Tensor, row: dict[str, Any]) -> Tensor:
     """The shape that a flattened tensor had."""
-    if name.endswith("node_mask"):
+    if name.endswith("node_mask") or name == "node_order":
         width = row["node_mask_width"]
         return value.view(-1, width) if width else value.view(len(row["node_id"]), 0)
     if name == "prediction" and row.get("prediction_width") is not None:

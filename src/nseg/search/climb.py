@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.complement import Shifted
+from nseg.search.deletion import deletion_rankings
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.formulas import entropy, mix
 from nseg.search.harden import SEARCH_TOLERANCE, SearchResult
 from nseg.search.noise import mask_noise
 from nseg.search.objective import objective_of
-from nseg.search.parts import MaskParts, Masks
+from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.settings import Settings
 from nseg.search.worlds import ComplementDraw, world_log_odds
 
@@ -26,8 +29,9 @@ def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick:
         if not state.cache:
             state.cache.update(noise=mask_noise(state.parts, settings.seed, causal.dtype))
             state.cache.update(scale={part.name: part.scale(settings.whole_graph) for part in state.parts})
+            state.cache.update(guide=_guide(state.causal, state.parts, settings))
         draw = ComplementDraw(law, settings.samples, state.cache["noise"], state.step)
-        factual, complement = world_log_odds(state.causal, state.parts, state.soft, draw)
+        factual, complement = world_log_odds(state.cache["guide"], state.parts, state.soft, draw)
         value = objective.climb(factual, complement, split, state.step)
         with torch.no_grad():
             merit = objective.merit(factual.sigmoid(), mix(complement.sigmoid(), split))
@@ -37,11 +41,27 @@ def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick:
     found = descend(causal, parts, initial_logits(causal, parts, settings), method, loop, tick)
     if settings.keep == "last":
         return SearchResult(found.last.map(lambda mask: mask[0]), steps=found.steps)
-    if not settings.path_points:
-        return SearchResult(found.best, found.best_of_starts if len(settings.starts) > 1 else None, steps=found.steps)
-    slope = path_gradient(causal, parts, settings.path_points)
-    rankings = Masks({name: torch.cat([mask, slope[name].unsqueeze(0)]) for name, mask in found.best_of_starts.items()})
+    more = list(_more_rankings(causal, parts, settings))
+    if not more and len(settings.starts) == 1:
+        return SearchResult(found.best, steps=found.steps)
+    rankings = found.best_of_starts
+    for other in more:
+        rankings = Masks({name: torch.cat([mask, other[name]]) for name, mask in rankings.items()})
     return SearchResult(found.best, rankings, steps=found.steps)
+
+
+def _more_rankings(causal: CausalModel, parts: MaskParts, settings: Settings) -> Iterator[Masks]:
+    """Rankings besides the climbed masks, [P, ...] per part."""
+    guide = _guide(causal, parts, settings)
+    if settings.path_points:
+        yield path_gradient(guide, parts, settings.path_points).map(lambda slope: slope.unsqueeze(0))
+    if settings.intervention != "mask" and EDGES in parts and guide is causal and settings.rounds:
+        yield deletion_rankings(causal, parts)  # gradients of masks may misguide
+
+
+def _guide(causal: CausalModel, parts: MaskParts, settings: Settings) -> CausalModel:
+    """The causal model whose gradients are followed."""
+    return causal.guiding(settings.intervention != "mask" and EDGES in parts, parts.tied)
 
 
 def path_gradient(causal: CausalModel, parts: MaskParts, points: int) -> Masks:

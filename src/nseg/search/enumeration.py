@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.objective import objective_of
-from nseg.search.parts import MaskParts
+from nseg.search.parts import EDGES, MaskParts
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import ENTRIES_AT_ONCE, blocks
+from nseg.search.worlds import OUTSIDE, Evaluation
 
 
 def popcount(code: Tensor) -> Tensor:
@@ -36,11 +37,14 @@ class WorldTable:
         parts: the parts of the masks.
         p: probability of the class in each world, [2^n, B].
         holds: share of the explained rows that have their class in each world, [2^n, B].
+        p_around, holds_around: the same if the edges outside the instances stay, which only matters if edges are deleted.
     """
 
     parts: MaskParts
     p: Tensor
     holds: Tensor
+    p_around: Tensor
+    holds_around: Tensor
 
     @cached_property
     def codes(self) -> Tensor:
@@ -69,21 +73,35 @@ class WorldTable:
     @property
     def remains(self) -> Tensor:
         """Share of the rows that have their class if all other elements are kept, [2^n, B]."""
-        return self.holds.flip(0)
+        return self.holds_around.flip(0)
 
     def p_complement(self, split: Sequence[float]) -> Tensor:
         """Probability of the class in the literal complement of each world, read off other worlds, [2^n, B]."""
         total = torch.zeros_like(self.p)
         for share, event in zip(split, self.parts.events, strict=True):
             flipped = sum(part for part, stays in zip(self.part_codes, event, strict=True) if not stays)
-            total += share * self.p.gather(0, self.codes ^ flipped)
+            edges_stay = any(stays for part, stays in zip(self.parts, event, strict=True) if part.name == EDGES)
+            total += share * (self.p if edges_stay else self.p_around).gather(0, self.codes ^ flipped)
         return total
+
+    def evaluation(self, split: Sequence[float]) -> Evaluation:
+        """The model's answer to every subset as an explanation."""
+        return Evaluation(self.p, self.p_complement(split), self.holds, self.remains)
 
 
 @torch.no_grad()
-def enumerate_worlds(causal: CausalModel, parts: MaskParts, most: int) -> Iterator[tuple[Tensor, Tensor, WorldTable]]:
-    """The worlds of all instances with at most ``most`` elements: their numbers, their elements, and the table."""
+def enumerate_worlds(
+    causal: CausalModel, parts: MaskParts, most: int, remove: bool = False
+) -> Iterator[tuple[Tensor, Tensor, WorldTable]]:
+    """The worlds of all instances with at most ``most`` elements: their numbers, their elements, and the table.
+
+    Args:
+        causal, parts: B instances and the parts of their masks.
+        most: largest number of elements.
+        remove: whether edges are deleted instead of weighed.
+    """
     device = parts.owner.device
+    remove = remove and EDGES in parts
     for group, members, some, its in parts.grouped(causal, torch.where(parts.count <= most, parts.count, -1)):
         number = int(parts.count[group[0]])
         if number > most:
@@ -93,8 +111,13 @@ def enumerate_worlds(causal: CausalModel, parts: MaskParts, most: int) -> Iterat
             here = parts.on(small.instances)
             code = torch.arange(1 << number, device=device).unsqueeze(1)
             masks = here.unflatten(((code >> here.position) & 1).to(causal.dtype))
-            p, holds = small.do_and_agree(here.to_weights(masks))
-            yield group[block], members[torch.isin(its.owner, block)], WorldTable(here, p, holds)
+            weights = here.to_weights(masks)
+            if remove:
+                small = small.removing(parts.tied)
+            around = alone = small.do_and_agree(weights)
+            if remove:
+                alone = small.do_and_agree({**weights, OUTSIDE: torch.zeros(len(code), device=device)})
+            yield group[block], members[torch.isin(its.owner, block)], WorldTable(here, *alone, *around)
 
 
 @torch.no_grad()
@@ -105,16 +128,18 @@ def best_subset(causal: CausalModel, parts: MaskParts, settings: BaseSettings, m
         which elements are kept, [n]; and which instances were small enough, [B].
     """
     kept = torch.zeros_like(parts.owner, dtype=torch.bool)
-    for _, members, table in enumerate_worlds(causal, parts, most):
-        kept[members] = _best_of_table(table, settings)
+    kinds = {"mask": (False,), "remove": (True,), "both": (False, True)}[settings.intervention]
+    for tables in zip(*(enumerate_worlds(causal, parts, most, remove) for remove in kinds), strict=True):
+        found = [table.evaluation(parts.split(settings)) for *_, table in tables]
+        kept[tables[0][1]] = _best_of_table(tables[0][2], reduce(Evaluation.smaller, found), settings)
     return kept, parts.count <= most
 
 
-def _best_of_table(table: WorldTable, settings: BaseSettings) -> Tensor:
+def _best_of_table(table: WorldTable, found: Evaluation, settings: BaseSettings) -> Tensor:
     """The best subset of each instance, [n]."""
     objective = objective_of(settings)
-    value = objective.merit(table.p, table.p_complement(table.parts.split(settings)))
-    value = value + settings.tolerance * objective.valid(table.holds, table.remains)
+    value = objective.merit(found.p_factual, found.p_complement)
+    value = value + settings.tolerance * objective.valid(found.keeps, found.remains)
     size = popcount(table.codes)
     good = value >= value.amax(0) - settings.tolerance
     # the smallest, and among the smallest the best: the second term stays below 1

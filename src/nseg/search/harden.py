@@ -264,6 +264,7 @@ def blend_to_hard(causal: CausalModel, parts: MaskParts, soft: Masks, hard: Mask
     begin, end = parts.flatten(soft), parts.flatten(hard).to(causal.dtype)
     share = torch.tensor(BLEND_SHARES, dtype=end.dtype, device=end.device).unsqueeze(1)
     line = begin + share * (end - begin)  # [T, n]
-    value = SubsetScorer(causal, parts, settings).score(len(line), lambda t: line[t])
+    masked = replace(settings, intervention="mask")  # soft masks weigh messages
+    value = SubsetScorer(causal, parts, masked).score(len(line), lambda t: line[t])
     first = (value >= value.amax(0) - settings.tolerance).long().argmax(0)
     return parts.unflatten(line.gather(0, first[parts.owner].unsqueeze(0)).squeeze(0))

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.descent import REPACK_SHARE
-from nseg.search.parts import MaskParts
+from nseg.search.parts import EDGES, MaskParts
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import SubsetScorer, ranks
 from nseg.search.worlds import world_log_odds
@@ -169,7 +169,8 @@ class _Moves(SubsetScorer):
         """Gain of each flip to first order, [n]."""
         with torch.enable_grad():
             mask = kept.to(self.causal.dtype).requires_grad_()
-            z = world_log_odds(self.causal, self.parts, self.parts.unflatten(mask.unsqueeze(0)))
+            guide = self.causal.guiding(self.settings.intervention != "mask" and EDGES in self.parts, self.parts.tied)
+            z = world_log_odds(guide, self.parts, self.parts.unflatten(mask.unsqueeze(0)))
             value = self.objective.propose(*z, self.parts.split(self.settings)).sum()
             (slope,) = torch.autograd.grad(value, mask)
         return torch.where(kept, -slope, slope)

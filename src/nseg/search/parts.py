@@ -18,7 +18,7 @@ from torch_geometric.explain.config import MaskType
 
 from nseg.errors import InputError
 from nseg.graphs.batch import InstanceBatch, offsets
-from nseg.graphs.inputs import Role
+from nseg.graphs.inputs import EDGE_KIND, Role
 from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
 from nseg.search.formulas import size
@@ -124,7 +124,7 @@ class EdgePart(Part):
         position = torch.arange(edge_index.size(1), device=edge_index.device)
         if not self.undirected:
             return position
-        partner = reverse_edges(edge_index, self.instances.num_nodes)
+        partner = reverse_edges(edge_index, self.instances.num_nodes, self.instances.args.get(EDGE_KIND))
         element: Tensor = torch.unique(torch.minimum(position, partner), return_inverse=True)[1]
         return element
 
@@ -170,8 +170,8 @@ class NodePart(Part):
     """Factors of the features of nodes.
 
     Args:
-        kind: one element per node (``object``), per feature of a node (``attributes``), or per feature of all nodes of an
-            instance (``common_attributes``).
+        kind: one element per node (``object``), per feature of a node (``attributes``), or per feature of all nodes (of
+            one type) of an instance (``common_attributes``).
     """
 
     kind: MaskType = MaskType.object
@@ -181,7 +181,8 @@ class NodePart(Part):
     @cached_property
     def owner(self) -> Tensor:
         if self.kind is MaskType.common_attributes:
-            return torch.arange(len(self.instances), device=self.instances.x.device)
+            instances = torch.arange(len(self.instances), device=self.instances.x.device)
+            return instances.repeat_interleave(self.instances.node_types)
         return self.instances.node_owner
 
     @property
@@ -204,11 +205,12 @@ class NodePart(Part):
         return NodePart(instances, self.kind)
 
     def to_weights(self, values: Tensor) -> Tensor:
-        return values[..., self.instances.node_owner, :] if self.kind is MaskType.common_attributes else values
+        return values[..., self.instances.node_group, :] if self.kind is MaskType.common_attributes else values
 
     def from_weights(self, weights: Tensor) -> Tensor:
         if self.kind is MaskType.common_attributes:
-            return weights[self.instances.ptr[Role.NODE][:-1]]
+            index = self.instances.node_group.view(-1, 1).expand(-1, self.width)
+            return weights.new_zeros(self.shape).scatter(0, index, weights)
         return weights
 
     def totals(self, values: Tensor) -> Tensor:
@@ -217,7 +219,7 @@ class NodePart(Part):
     def scale(self, whole_graph: bool) -> Tensor:
         count = self.instances.total[:, 1] if whole_graph else self.instances.ptr[Role.NODE].diff()
         if self.kind is MaskType.common_attributes:
-            count = torch.ones_like(count)
+            count = torch.full_like(count, self.instances.node_types)
         return (count * self.width).clamp_min(1)
 
 
@@ -256,6 +258,11 @@ class MaskParts:
         part = self[EDGES]
         assert isinstance(part, EdgePart)
         return part
+
+    @property
+    def tied(self) -> bool:
+        """Whether both directions of an edge are one element."""
+        return EDGES in self and self.edges.undirected
 
     @property
     def unit(self) -> str:

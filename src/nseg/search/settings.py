@@ -14,6 +14,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nseg.errors import SettingsError, UnknownNameError
+from nseg.events import Event
 from nseg.search.catalogue import SURROGATES
 
 if TYPE_CHECKING:
@@ -22,7 +23,13 @@ if TYPE_CHECKING:
 Check = Callable[[Any], str | None]
 """Returns what must hold, or None if it does."""
 
+BASELINES = ("zero", "mean", "others")
+"""What masked features become, by name."""
+
 EXTRACTIONS = ("prefix", "threshold", "topk")
+
+INTERVENTIONS = ("mask", "remove", "both")
+"""What "taken away" means: messages weighed by 0, edges deleted from the graph, or whichever gives the smaller bound."""
 
 EFFORTS: dict[str, dict[str, Any]] = {
     "fast": {"rounds": 2, "kicks": 0},
@@ -89,6 +96,18 @@ def choice_field(default: str, known: Sequence[str]) -> Any:
     return field(default=default, metadata={"check": check, "try": repr(default)})
 
 
+def check_event(value: Any) -> str | None:
+    """A setting must be an event of the model's output, or None for the usual one."""
+    return None if value is None or isinstance(value, Event) else "an event of the model's output"
+
+
+def check_baseline(value: Any) -> str | None:
+    """A setting must be the name of a baseline of features, or a row of numbers."""
+    numbers = isinstance(value, tuple | list) and len(value) > 0
+    numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in value)
+    return None if numbers or value in BASELINES else "'zero', 'mean', 'others' or a row of numbers, one per feature"
+
+
 def flag_field(default: bool) -> Any:
     """A setting that is true or false."""
 
@@ -107,6 +126,9 @@ class BaseSettings:
 
     Args:
         split: probability of the sub-events 00, 01, 10 of a joint complement (Eq. 11).
+        intervention: what a hard explanation's worlds are: ``"mask"``, messages over other edges are weighed by 0;
+            ``"remove"``, other edges are deleted, so that degrees, means and attention are those of the smaller graph;
+            ``"both"``, the one with the smaller bound. Features are set to 0 in either case.
         undirected: give both directions of an edge one weight.
         extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
         threshold: for ``"threshold"``.
@@ -119,9 +141,14 @@ class BaseSettings:
         connected: for ``"prefix"``, grow the explanation from the explained node (or the strongest edge of a graph), so
             that its edges are connected; no moves are made then.
         seed: equal seeds give equal masks, alone or in any batch.
+        outcome: the event that is explained, such as ``nseg.Above(2.0)``; None for the usual one: the predicted class, or
+            for a regression that the prediction stays near what it is.
+        baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
+            that of another node of its graph, drawn by ``seed``; or a given row, one number per feature.
     """
 
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
+    intervention: str = choice_field("mask", INTERVENTIONS)
     undirected: bool = flag_field(False)
     extract: str = choice_field("prefix", EXTRACTIONS)
     threshold: float = number_field(0.5, 0, 1)
@@ -132,6 +159,8 @@ class BaseSettings:
     exact: int = integer_field(0, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     connected: bool = flag_field(False)
     seed: int = integer_field(0, None)
+    outcome: Event | None = field(default=None, metadata={"check": check_event, "try": "nseg.Within(0.5)"})
+    baseline: str | tuple[float, ...] = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -151,6 +180,8 @@ class BaseSettings:
                 f"split must be three non-negative numbers that sum to 1 (got {self.split}). Try (1/3, 1/3, 1/3)."
             )
         object.__setattr__(self, "split", split)
+        if isinstance(self.baseline, list):
+            object.__setattr__(self, "baseline", tuple(self.baseline))
         if self.extract == "topk" and self.k is None:
             raise SettingsError("k must be a whole number of at least 0 if extract='topk' (got None). Try 10.")
 

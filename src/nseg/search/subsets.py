@@ -86,7 +86,8 @@ class SubsetScorer:
         found = []
         for some in blocks(number, size, self.parts.owner.device):
             masks = self.parts.unflatten(subset(some).to(self.causal.dtype))
-            answer = evaluate(self.causal, self.parts, masks, self.parts.split(self.settings))
+            split, intervention = self.parts.split(self.settings), self.settings.intervention
+            answer = evaluate(self.causal, self.parts, masks, split, intervention)
             merit = self.objective.merit(answer.p_factual, answer.p_complement)
             found.append(merit + self.settings.tolerance * self.objective.valid(answer.keeps, answer.remains))
         return torch.cat(found).round(decimals=DECIMALS)

@@ -16,7 +16,10 @@ from nseg.model.causal import CausalModel
 from nseg.search.complement import Law, literal
 from nseg.search.formulas import mix
 from nseg.search.noise import Noise
-from nseg.search.parts import MaskParts, Masks, Part
+from nseg.search.parts import EDGES, MaskParts, Masks, Part
+
+OUTSIDE = "outside"
+"""Name of the weight of all edges outside the instances."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,14 @@ class Evaluation(NamedTuple):
     keeps: Tensor
     remains: Tensor
 
+    def smaller(self, other: Evaluation) -> Evaluation:
+        """Of two answers the one with the smaller bound; an explanation does only what it does in both."""
+        mine = self.p_factual - self.p_complement <= other.p_factual - other.p_complement
+        p_factual = torch.where(mine, self.p_factual, other.p_factual)
+        p_complement = torch.where(mine, self.p_complement, other.p_complement)
+        keeps, remains = torch.minimum(self.keeps, other.keeps), torch.maximum(self.remains, other.remains)
+        return Evaluation(p_factual, p_complement, keeps, remains)
+
 
 def build_worlds(parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL) -> Masks:
     """The factual world of each of P masks, followed by its complement worlds, event by event, sample by sample.
@@ -65,7 +76,8 @@ def build_worlds(parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL)
         draw: how complements are drawn.
 
     Returns:
-        weights of K = P * (1 + A * S) worlds, [K, ...] per part.
+        weights of K = P * (1 + A * S) worlds, [K, ...] per part; and whether edges outside the instances stay, which are
+        not explained, [K].
     """
     events = parts.events
 
@@ -78,7 +90,13 @@ def build_worlds(parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL)
                 worlds.append(mask if stays[number] else draw.law(mask, u))
         return torch.stack(worlds, 1).flatten(0, 1)
 
-    return parts.to_weights(Masks({part.name: stack(number, part) for number, part in enumerate(parts)}))
+    worlds = parts.to_weights(Masks({part.name: stack(number, part) for number, part in enumerate(parts)}))
+    if EDGES in parts:
+        number = [part.name for part in parts].index(EDGES)
+        outside = [0.0, *(float(not stays[number]) for stays in events for _ in range(draw.samples))]
+        weight = worlds[EDGES]
+        worlds[OUTSIDE] = weight.new_tensor(outside).repeat(len(weight) // len(outside))
+    return worlds
 
 
 def world_log_odds(
@@ -89,8 +107,22 @@ def world_log_odds(
 
 
 @torch.no_grad()
-def evaluate(causal: CausalModel, parts: MaskParts, masks: Masks, split: tuple[float, ...]) -> Evaluation:
-    """The model's answer to P masks, whose literal complements are mixed by ``split``."""
+def evaluate(
+    causal: CausalModel, parts: MaskParts, masks: Masks, split: tuple[float, ...], intervention: str = "mask"
+) -> Evaluation:
+    """The model's answer to P masks, whose literal complements are mixed by ``split``.
+
+    Args:
+        causal, parts: B instances and the parts of their masks.
+        masks: values of the elements, [P, ...] per part; hard ones unless messages are weighed.
+        split: probability of each sub-event of the complement.
+        intervention: what taking edges away means, see :class:`nseg.search.settings.BaseSettings`.
+    """
+    if intervention == "both" and EDGES in parts:
+        masked, removed = (evaluate(causal, parts, masks, split, one) for one in ("mask", "remove"))
+        return masked.smaller(removed)
+    if intervention == "remove" and EDGES in parts:
+        causal = causal.removing(parts.tied)
     p, holds = causal.do_and_agree(build_worlds(parts, masks))
     factual, complement = split_worlds(p, parts)
     keeps, remains = split_worlds(holds, parts)

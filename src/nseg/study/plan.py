@@ -24,7 +24,8 @@ MEASURES = ("fidelity", "accuracy", "thresholds")
 FIGURE_KINDS = ("thresholds", "setting", "split", "cost")
 MASK_KINDS = ("soft", "hard", "cut")
 SCORES = ("fid_plus", "fid_minus", "charact", "sparsity", "pns")
-COLUMNS = (*(f"{kind}.{score}" for kind in MASK_KINDS for score in SCORES), "recall_at_k", "roc_auc", "kept", "seconds")
+OTHER_SCORES = ("recall_at_k", "roc_auc", "kept", "removed.pns", "removed.holds")
+COLUMNS = (*(f"{kind}.{score}" for kind in MASK_KINDS for score in SCORES), *OTHER_SCORES, "seconds")
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,7 @@ COLUMN_TITLES = {
     "recall_at_k": "Recall@K",
     "roc_auc": "ROC-AUC",
     "kept": "kept",
+    "holds": "holds",
     "seconds": "s each",
 }
 

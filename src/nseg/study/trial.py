@@ -220,6 +220,9 @@ def instance_scores(task: ExplanationTask, explainer: Explainer, found: list[Exp
             f"{kind}.pns": each.pns,
         }
     scores["kept"] = torch.tensor([float(_hard_mask(one).sum()) for one in found])
+    for name in ("pns", "holds"):  # measured when explained: edges really deleted
+        known = [one.get(f"{name}_removed") for one in found]
+        scores[f"removed.{name}"] = torch.tensor([math.nan if value is None else float(value) for value in known])
     truth = accuracy(task.bench, found, "node" if masks == "f" else "edge")
     scores |= {"recall_at_k": truth.recall_at_k, "roc_auc": truth.roc_auc}
     return {name: value.double() for name, value in scores.items()}

@@ -11,6 +11,8 @@ from torch_geometric.explain.config import ModelTaskLevel
 
 from nseg.errors import InputError, NsegWarning
 from nseg.explain.jobs.base import BUDGET, ExplainJob, Shard
+from nseg.explain.jobs.hetero import HeteroGraphJob, HeteroGraphsJob
+from nseg.explain.jobs.known_data import complete_outcome
 from nseg.explain.jobs.large_graph import LargeGraphJob
 from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
@@ -46,15 +48,19 @@ def make_job(
     if note is not None:
         warnings.warn(note, NsegWarning, stacklevel=3)
     level = explainer.model_config.task_level
-    if isinstance(data, HeteroData):
-        raise InputError("Heterogeneous graphs are not supported (got HeteroData). Use data.to_homogeneous().")
-    if not isinstance(data, Data | LargeGraph) or (isinstance(data, Batch) and level is ModelTaskLevel.graph):
+    one = Data | HeteroData | LargeGraph
+    if not isinstance(data, one) or (isinstance(data, Batch) and level is ModelTaskLevel.graph):
         data = separate_graphs(data)
-    if isinstance(data, Data | LargeGraph) == (level is ModelTaskLevel.graph):
+    if isinstance(data, one) == (level is ModelTaskLevel.graph):
         raise InputError(
             "explain_many at graph level needs a sequence of graphs (got one graph). Put it in a list."
-            if isinstance(data, Data | LargeGraph)
+            if isinstance(data, one)
             else f"explain_many at {level.value} level needs one graph (got a sequence). Call it once per graph."
         )
-    kind = OneGraphJob if isinstance(data, Data) else LargeGraphJob if isinstance(data, LargeGraph) else ManyGraphsJob
-    return kind(explainer, data, target, budget, kwargs, strict)
+    kinds = {Data: OneGraphJob, HeteroData: HeteroGraphJob, LargeGraph: LargeGraphJob}
+    kind = next((job for base, job in kinds.items() if isinstance(data, base)), None)
+    if kind is None:
+        kind = HeteroGraphsJob if len(data) and isinstance(data[0], HeteroData) else ManyGraphsJob
+    job = kind(explainer, data, target, budget, kwargs, strict)
+    complete_outcome(job)
+    return job

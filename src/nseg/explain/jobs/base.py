@@ -19,21 +19,23 @@ from torch_geometric.explain.config import ExplanationType
 
 from nseg.errors import BudgetError, InputError
 from nseg.explain.algorithm import BatchedAlgorithm
-from nseg.explain.answers import BatchAnswer, build_explanation
+from nseg.explain.answers import BatchAnswer, build_explanation, restrict_masks
+from nseg.explain.jobs.memory import chunks, saved_bytes
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs
-from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
-from nseg.model.hooks import count_saved_bytes
 from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
 from nseg.runs import fingerprint
 from nseg.runs.layout import SHARD, ShardLayout, in_target_order
+from nseg.search.settings import BaseSettings
 from nseg.storage.hashing import digest
 
 BUDGET = 256 * 2**20
@@ -76,7 +78,7 @@ class ExplainJob(ABC):
 
     SENT = (
         *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
-        *("targets", "plain"),
+        *("targets", "plain", "outcome", "feature_baseline"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
 
@@ -90,6 +92,9 @@ class ExplainJob(ABC):
         self.original_size: tuple[int, int] | None = None
         self.targets = 1
         self.plain = False
+        settings = self.algorithm.settings if isinstance(self.algorithm, BatchedAlgorithm) else BaseSettings()
+        self.outcome: Outcome = outcome_of(explainer.model_config, settings.outcome)
+        self.feature_baseline = FeatureBaseline.of(settings.baseline, data, settings.seed)
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
             raise BudgetError(f"budget must be a positive number of bytes (got {budget!r}). Try {BUDGET}.")
@@ -118,8 +123,13 @@ class ExplainJob(ABC):
         return unwrap_compiled(self.explainer.model)
 
     @property
-    def outcome(self) -> Outcome:
-        return outcome_of(self.explainer.model_config)
+    def network(self) -> torch.nn.Module:
+        """What is called with a graph's tensors: the model, or an adapter around it."""
+        return self.model
+
+    def output_id(self, row: int) -> int:
+        """The caller's number of an explained row."""
+        return row
 
     @property
     def algorithm(self) -> Any:
@@ -144,6 +154,10 @@ class ExplainJob(ABC):
     @abstractmethod
     def prepare(self) -> None:
         """Work out once what concerns all targets; errors here are not the fault of one target."""
+
+    @abstractmethod
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        """Predictions on the data [R], and their true values if the data hold them: what noise is taken from."""
 
     @abstractmethod
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
@@ -221,7 +235,7 @@ class ExplainJob(ABC):
         """Let an explanation be measured again if ``threshold_config`` changes its masks; the last reference decides."""
         if isinstance(one, OwnExplanation) and not isinstance(answer, Explanation):
             ids, kind = (one.edge_id, one.node_id), self.explainer.node_mask_type  # a large graph renumbers them later
-            one.measured_by(Remeasurement(ids, references, answer[0].split, kind, self._distrust))
+            one.measured_by(Remeasurement(ids, references, answer[0].split, kind, answer[0].intervention, self._distrust))
 
     def _distrust(self) -> None:
         """Explain without shortcuts from now on, because they are wrong for this model."""
@@ -236,7 +250,11 @@ class ExplainJob(ABC):
             if self.strict:
                 raise
             if len(rows) == 1:
-                return [OwnExplanation(output_id=int(rows), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON])]
+                return [
+                    OwnExplanation(
+                        output_id=self.output_id(int(rows)), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+                    )
+                ]
         half = len(rows) // 2  # one of them fails: find it by halving
         return self._explain_or_say_why(rows[:half]) + self._explain_or_say_why(rows[half:])
 
@@ -291,7 +309,7 @@ class ExplainJob(ABC):
         if not self.dependence_checked:
             largest.require_dependence(*self.masks)
             self.dependence_checked = True
-        saved = _saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
+        saved = saved_bytes(algorithm, largest) / int(largest.instances.sizes.sum())
         per_world = MEMORY_OVERHEAD * saved
         need = per_world * algorithm.worlds(algorithm.parts(largest.instances)) * causal.instances.sizes
         if float(need.max()) > self.budget:
@@ -317,7 +335,7 @@ class ExplainJob(ABC):
         """The model's arguments on one graph, checked."""
         found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
         inputs = check_inputs(self.model, data.x, data.edge_index, found, self.outcome.level)
-        return replace(inputs, original_size=self.original_size)
+        return replace(inputs, original_size=self.original_size, baseline=self.feature_baseline.rows(inputs.x))
 
     def _given_classes(self, data: Data, number: int | None = None) -> Tensor | None:
         """The caller's classes of all outputs on one graph, if a phenomenon is explained."""
@@ -326,26 +344,37 @@ class ExplainJob(ABC):
         if self.target is None:
             target = data.get("y")
         else:
-            target = torch.as_tensor(self.target).flatten().to(data.x.device)
+            target = self.outcome.target_rows(torch.as_tensor(self.target)).to(data.x.device)
             if number is not None and number >= target.numel():
                 raise InputError(f"target must hold a class for every graph (got {target.numel()} entries, graph {number}).")
             target = target if number is None else target[number]
         if target is None:
             raise InputError("explanation_type='phenomenon' needs the class of every output. Give target=... or data.y.")
-        return torch.as_tensor(target).flatten()
+        return self.outcome.target_rows(torch.as_tensor(target))
 
     def _finish(
         self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
     ) -> Explanation:
         """The explanation of one instance on its own graph, with everything that PyG puts into one."""
+        found = self._assemble(instances, b, output, answer, target)
+        found.validate_masks()
+        return found
+
+    def _assemble(
+        self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
+    ) -> OwnExplanation:
+        """The explanation of one instance on its own graph."""
         inputs, row = instances.single(b)
         edge_id = instances.edge_id[instances.members(Role.EDGE, b)]
         node_id = instances.node_id[instances.members(Role.NODE, b)]
         if isinstance(answer, Explanation):
-            found = _restrict(answer, edge_id, node_id)
+            found = restrict_masks(answer, edge_id, node_id)
+            found.outcome = self.outcome.event
         else:
             batch, position = answer
-            found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, self.algorithm.settings)
+            kinds = inputs.kwargs.get(EDGE_KIND)
+            settings = self.algorithm.settings
+            found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, settings, kinds)
         found._model_config, found._model_args = self.explainer.model_config, list(inputs.kwargs)
         found.prediction = output if not self.phenomenon else None
         found.target = self.explainer.get_target(output) if target is None else target
@@ -354,41 +383,4 @@ class ExplainJob(ABC):
         for name, value in inputs.kwargs.items():
             found[name] = value
         found.edge_id, found.node_id = edge_id, node_id
-        found.validate_masks()
         return found
-
-
-def _restrict(answer: Explanation, edge_id: Tensor, node_id: Tensor) -> OwnExplanation:
-    """The masks of an explanation of the whole graph, on some of its edges and nodes."""
-    found = OwnExplanation()
-    for name, ids, size in (("edge_mask", edge_id, answer.num_edges), ("node_mask", node_id, answer.num_nodes)):
-        mask = answer.get(name)
-        if mask is not None:
-            found[name] = mask[ids] if mask.size(0) == size else mask
-    return found
-
-
-def chunks(need: Tensor, budget: float, most: int) -> Iterator[Tensor]:
-    """Consecutive chunks whose needs sum to at most the budget, with at least one and at most ``most`` members.
-
-    >>> [part.tolist() for part in chunks(torch.tensor([3, 3, 3, 9, 1]), 6, 2)]
-    [[0, 1], [2], [3], [4]]
-    """
-    part: list[int] = []
-    total = 0.0
-    for number, cost in enumerate(need.tolist()):
-        if part and (total + cost > budget or len(part) == most):
-            yield torch.tensor(part)
-            part, total = [], 0.0
-        part.append(number)
-        total += cost
-    yield torch.tensor(part)
-
-
-def _saved_bytes(algorithm: BatchedAlgorithm, causal: CausalModel) -> int:
-    """Bytes that one world saves for its backward pass."""
-    parts = algorithm.parts(causal.instances)
-    ones = parts.full(1.0, causal.dtype).map(lambda mask: mask.unsqueeze(0).requires_grad_())
-    with count_saved_bytes() as saved:
-        causal.do(parts.to_weights(ones))
-    return saved()

@@ -14,6 +14,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, ModelError
 from nseg.explain.jobs.base import ExplainJob
 from nseg.explain.jobs.one_graph import OneGraphJob
+from nseg.graphs.baseline import OTHERS
 from nseg.graphs.checks import find_pairs, model_device
 from nseg.graphs.large import Subgraph, TooLargeError
 from nseg.model.borrow import wrap_model_errors
@@ -40,7 +41,17 @@ class LargeGraphJob(ExplainJob):
             raise InputError("Links of a large graph must be given as pairs of nodes (got none): edge_label_index=...")
         return sizes[0] if self._pairs is None else self._pairs.size(1)
 
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        raise InputError(
+            f"On a large graph the outcome must say everything (got {self.outcome.event}), because the predictions "
+            "of all nodes are not known. State distance and noise: NSEG(outcome=Within(0.5, scale=0.3))."
+        )
+
     def prepare(self) -> None:
+        if self.feature_baseline.asked == OTHERS:
+            raise InputError(
+                "baseline='others' needs all features in memory (got a large graph). Give a row, a number per feature."
+            )
         _ = self._probe
 
     def causal_model_groups(self, rows: Tensor) -> Iterator[tuple[int, Iterator[tuple[Tensor, CausalModel]]]]:
@@ -84,7 +95,7 @@ class LargeGraphJob(ExplainJob):
             target = torch.as_tensor(target).flatten().cpu()[rows if self._pairs is not None else subgraph.node]
         job = OneGraphJob(self.explainer, copy(subgraph.data).to(device), target, self.budget, kwargs)
         job.original_size, job.advance = (self.data.num_edges, self.data.num_nodes), self.advance
-        job.notes, job.plain = self.notes, self.plain
+        job.notes, job.plain, job.outcome = self.notes, self.plain, self.outcome
         return job
 
     def _fitting_subgraphs(self, rows: Tensor, hops: int, most: float) -> Iterator[tuple[Tensor, Subgraph]]:

@@ -11,15 +11,20 @@ from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
 from nseg.explain.algorithm import BatchedAlgorithm
-from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob, chunks
+from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob
+from nseg.explain.jobs.known_data import known_values
+from nseg.explain.jobs.memory import chunks
 from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import pack_graphs
 from nseg.graphs.checks import check_alike
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.model.causal import CausalModel
-from nseg.model.hooks import bytes_per_member, predict
+from nseg.model.hooks import bytes_per_member, call_model, predict
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy
 from nseg.model.traced_graph import causal_models_of_graphs, check_output_rows, pack_causal_model
+
+MOST_PREDICTIONS = 1000
+"""Graphs whose predictions are looked at to know their spread, evenly over the data."""
 
 
 class _GraphBlock(NamedTuple):
@@ -58,6 +63,19 @@ class ManyGraphsJob(ExplainJob):
     def prepare(self) -> None:
         pass
 
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        outputs, values = [], []
+        for n in range(0, len(self.data), -(-len(self.data) // MOST_PREDICTIONS)):
+            data = self.data[n]
+            try:
+                outputs.append(call_model(self.network, self.model_inputs(data, {}), self.outcome))
+                values.append(known_values(data, self.outcome))
+            except Exception:  # a graph that fails says so when it is explained
+                continue
+        known = [value for value in values if value is not None]
+        all_known = len(known) == len(outputs) > 0
+        return torch.cat(outputs) if outputs else torch.zeros(0), torch.cat(known) if all_known else None
+
     def causal_model_groups(self, rows: Tensor) -> Iterator[tuple[int, Iterator[tuple[Tensor, CausalModel]]]]:
         for numbers, inputs in self._blocks(rows):
             block = self._load(numbers, inputs)
@@ -72,7 +90,8 @@ class ManyGraphsJob(ExplainJob):
                 answers = {n: self._call_once(one, None, block.given[n]) for n, one in enumerate(block.inputs)}
             for n, one in enumerate(block.inputs):
                 mine = slice(n, n + 1)
-                alone = pack_graphs([one], Role.GRAPH, [torch.zeros_like(block.classes[mine])], [block.classes[mine]])
+                row = torch.zeros(1, dtype=torch.long, device=block.classes.device)
+                alone = pack_graphs([one], Role.GRAPH, [row], [block.classes[mine]])
                 found = self._finish(alone, 0, block.output[mine], answers[n], block.given[n])
                 found.output_id = numbers[n]
                 self._measure_later(found, answers[n], self._references(one, block.classes[mine]))
@@ -80,14 +99,14 @@ class ManyGraphsJob(ExplainJob):
 
     def _references(self, graph: ModelInputs, target: Tensor) -> Iterator[CausalModel]:
         """The causal model of one graph without shortcuts."""
-        yield pack_causal_model(self.model, self.outcome, [graph], target, PLAIN)
+        yield pack_causal_model(self.network, self.outcome, [graph], target, PLAIN)
 
     def _blocks(self, rows: Tensor) -> Iterator[tuple[list[int], list[ModelInputs]]]:
         """Numbers of explained graphs and the model's arguments, as many at once as fit into memory."""
         numbers = rows.tolist()
         inputs = [self.model_inputs(self.data[n], {}) for n in numbers]
         sizes = torch.tensor([one.num_nodes + one.num_edges for one in inputs])
-        each = bytes_per_member(self.model, inputs[0], self.outcome)
+        each = bytes_per_member(self.network, inputs[0], self.outcome)
         for block in chunks(sizes * each, self.budget, MOST_INSTANCES):
             yield [numbers[b] for b in block.tolist()], [inputs[b] for b in block.tolist()]
 
@@ -95,7 +114,7 @@ class ManyGraphsJob(ExplainJob):
         check_alike(inputs, numbers)
         given = [self._given_classes(self.data[n], n) for n in numbers]
         # one graph shows whether the model is deterministic; of others, packed and single outputs are compared anyway
-        outputs = [predict(self.model, one, self.outcome, twice=not n) for n, one in enumerate(inputs)]
+        outputs = [predict(self.network, one, self.outcome, twice=not n) for n, one in enumerate(inputs)]
         for n, one, output in zip(numbers, inputs, outputs, strict=True):
             check_output_rows(output, one, self.outcome)
             if one.num_graphs != 1:
@@ -106,13 +125,16 @@ class ManyGraphsJob(ExplainJob):
         output = torch.cat(outputs)
         self.note_output(output)
         target = None if given[0] is None else torch.cat([t for t in given if t is not None]).to(output.device)
-        return _GraphBlock(inputs, given, output, self.outcome.check_target(output, target))
+        classes = self.outcome.check_target(output, target)
+        if target is None:
+            self.outcome.require_event(output, classes)
+        return _GraphBlock(inputs, given, output, classes)
 
     def _causal_models(
         self, block: _GraphBlock, strategies: Sequence[RunStrategy] = GRAPH_STRATEGIES
     ) -> Iterator[tuple[Tensor, CausalModel]]:
         return causal_models_of_graphs(
-            self.model, self.outcome, block.inputs, block.output, block.classes, *self.masks, strategies
+            self.network, self.outcome, block.inputs, block.output, block.classes, *self.masks, strategies
         )
 
     def _answer_block(
@@ -128,7 +150,7 @@ class ManyGraphsJob(ExplainJob):
 
         def pack(which: list[int], strategy: RunStrategy) -> CausalModel:
             graphs = [block.inputs[n] for n in which]
-            return pack_causal_model(self.model, self.outcome, graphs, block.classes[which], strategy)
+            return pack_causal_model(self.network, self.outcome, graphs, block.classes[which], strategy)
 
         def note(models: Iterator[tuple[Tensor, CausalModel]]) -> Iterator[tuple[Tensor, CausalModel]]:
             for which, causal in models:

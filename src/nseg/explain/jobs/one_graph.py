@@ -11,13 +11,14 @@ from torch_geometric.explain import Explanation
 
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob
+from nseg.explain.jobs.known_data import known_values
 from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import output_role
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.subgraph import TargetCuts
 from nseg.model.causal import CausalModel
-from nseg.model.hooks import bytes_per_member
+from nseg.model.hooks import bytes_per_member, predict
 from nseg.model.strategy import PLAIN, RunStrategy
 from nseg.model.traced_graph import CausalModels, TracedGraph
 
@@ -34,6 +35,9 @@ class OneGraphJob(ExplainJob):
         if isinstance(self.algorithm, BatchedAlgorithm):
             _ = self.graph.strategy
 
+    def known_predictions(self) -> tuple[Tensor, Tensor | None]:
+        return predict(self.network, self.inputs, self.outcome), known_values(self.data, self.outcome)
+
     @cached_property
     def inputs(self) -> ModelInputs:
         """The whole graph."""
@@ -42,7 +46,7 @@ class OneGraphJob(ExplainJob):
     @cached_property
     def graph(self) -> TracedGraph:
         """The whole graph, traced."""
-        return TracedGraph(self.model, self.outcome, self.inputs, *self.masks)
+        return TracedGraph(self.network, self.outcome, self.inputs, *self.masks)
 
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
         target = self._given_classes(self.data)
@@ -54,11 +58,21 @@ class OneGraphJob(ExplainJob):
                 outputs = instances.ptr[instances.outputs]
                 for b, number in enumerate(which.tolist()):
                     mine = slice(*outputs[b : b + 2].tolist())
-                    local = None if target is None else _local_classes(target, instances, b, cuts.row[number : number + 1])
+                    local = (
+                        None if target is None else self._local_classes(target, instances, b, cuts.row[number : number + 1])
+                    )
                     one = finished[number] = self._finish(instances, b, output[mine], answers[number], local)
-                    one.output_id = int(cuts.row[number])
+                    one.output_id = self.output_id(int(cuts.row[number]))
                     self._measure_later(one, answers[number], self._references(cuts, number))
             yield from (finished[number] for number in range(cuts.row.numel()))
+
+    def _local_classes(self, target: Tensor, instances: InstanceBatch, b: int, row: Tensor) -> Tensor:
+        """The caller's classes of the outputs of one instance."""
+        role = instances.outputs
+        if role is Role.NODE:
+            mine, known = instances.node_id[instances.members(role, b)], self.graph.explainable
+            return target[torch.searchsorted(known, mine[torch.isin(mine, known)])]
+        return target[instances.edge_id[instances.members(role, b)] if role is Role.EDGE else row]
 
     def _references(self, cuts: TargetCuts, number: int) -> Iterator[CausalModel]:
         """Causal models of one instance without shortcuts: on a wider subgraph, and for the sample on the whole graph."""
@@ -86,7 +100,7 @@ class OneGraphJob(ExplainJob):
 
     @cached_property
     def _bytes_per_member(self) -> float:
-        return bytes_per_member(self.model, self.inputs, self.outcome)
+        return bytes_per_member(self.network, self.inputs, self.outcome)
 
     def _answer_rows(
         self, cuts: TargetCuts, target: Tensor | None, strategy: RunStrategy | None = None
@@ -128,10 +142,3 @@ def _note_hops(models: CausalModels, hops: Tensor) -> CausalModels:
     for which, causal in models:
         hops[which] = WHOLE_GRAPH if causal.strategy.hops is None else causal.strategy.hops
         yield which, causal
-
-
-def _local_classes(target: Tensor, instances: InstanceBatch, b: int, row: Tensor) -> Tensor:
-    """The caller's classes of the outputs of one instance."""
-    ids = {Role.NODE: instances.node_id, Role.EDGE: instances.edge_id}
-    role = instances.outputs
-    return target[ids[role][instances.members(role, b)]] if role in ids else target[row]

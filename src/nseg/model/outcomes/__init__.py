@@ -1,6 +1,7 @@
-"""What "the prediction" of a model is: one class per kind of model, chosen by :func:`outcome_of`.
+"""What "the prediction" of a model is: one class per kind of model and question, chosen by :func:`outcome_of`.
 
-A new kind of model is one new file here and one line in :data:`OUTCOMES`.
+A new kind of model is one new file here and one line in :data:`OUTCOMES`; a new event of its output
+(:mod:`nseg.events`) is a class there and a line in :func:`outcome_of`.
 """
 
 from __future__ import annotations
@@ -8,24 +9,48 @@ from __future__ import annotations
 from torch_geometric.explain.config import ModelConfig, ModelMode
 
 from nseg.errors import UnsupportedError
+from nseg.events import Custom, Event, Not, Rather
 from nseg.model.outcomes.base import Outcome
 from nseg.model.outcomes.binary import BinaryOutcome
+from nseg.model.outcomes.contrast import ContrastOutcome
+from nseg.model.outcomes.custom import CustomOutcome
 from nseg.model.outcomes.multiclass import MulticlassOutcome
+from nseg.model.outcomes.regression import RegressionOutcome
 
-__all__ = ["OUTCOMES", "BinaryOutcome", "MulticlassOutcome", "Outcome", "outcome_of"]
+__all__ = [
+    "OUTCOMES",
+    "BinaryOutcome",
+    "ContrastOutcome",
+    "CustomOutcome",
+    "MulticlassOutcome",
+    "Outcome",
+    "RegressionOutcome",
+    "outcome_of",
+]
 
 OUTCOMES: dict[ModelMode, type[Outcome]] = {
     ModelMode.multiclass_classification: MulticlassOutcome,
     ModelMode.binary_classification: BinaryOutcome,
+    ModelMode.regression: RegressionOutcome,
 }
-"""The outcome of each kind of model."""
+"""The usual outcome of each kind of model."""
 
 
-def outcome_of(config: ModelConfig) -> Outcome:
-    """The outcome that a model configuration of PyG describes."""
-    if config.mode not in OUTCOMES:
+def outcome_of(config: ModelConfig, event: Event | None = None) -> Outcome:
+    """How to read the output of a model that a configuration of PyG describes, for a question about it.
+
+    Args:
+        config: of the model.
+        event: what is asked; None for the usual question.
+    """
+    if event is not None and config.mode.value not in event.modes:
         raise UnsupportedError(
-            f"mode must be one of {', '.join(mode.value for mode in OUTCOMES)} (got {config.mode.value!r}): an explanation "
-            "is about the probability of a class. Threshold a regression output to make it a classification."
+            f"The outcome must be one that the model can have (got {event} for mode={config.mode.value!r}). "
+            f"{type(event).__name__} is for mode={' or '.join(map(repr, event.modes))}."
         )
-    return OUTCOMES[config.mode](config.return_type, config.task_level)
+    kind = OUTCOMES[config.mode]
+    if isinstance(event, Rather | Not):
+        kind = ContrastOutcome
+    elif isinstance(event, Custom):
+        kind = CustomOutcome
+    return kind(config.return_type, config.task_level, event)

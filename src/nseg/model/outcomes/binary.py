@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.explain.config import ModelReturnType
 
 from nseg.errors import ModelError
-from nseg.model.outcomes.base import Outcome, check_probabilities, rows_agree
+from nseg.model.outcomes.base import Outcome, check_classes, check_probabilities, rows_agree
 
 FEWEST_ROWS = 10
 """Rows that must all lie in [0, 1] before scores are taken for probabilities: fewer may do so by chance."""
@@ -15,6 +15,8 @@ FEWEST_ROWS = 10
 
 class BinaryOutcome(Outcome):
     """Class 1 or class 0, from one score or probability of class 1 per row. Outputs are [..., R].
+
+    A model with several binary labels has a column for each; :class:`nseg.Label` says which one is asked about.
 
     >>> from torch_geometric.explain.config import ModelTaskLevel
     >>> output, target = torch.tensor([0.9, 0.2]), torch.tensor([1, 0])
@@ -25,10 +27,18 @@ class BinaryOutcome(Outcome):
     """
 
     def as_rows(self, output: Tensor) -> Tensor:
+        column = None if self.event is None else self.event.column
+        if column is not None:
+            if output.dim() != 2 or column >= output.size(1):
+                raise ModelError(
+                    f"{self.event} must be a column of the model's output, [rows, labels] (got shape {tuple(output.shape)})."
+                )
+            return output[:, column]
         if output.dim() > 1 and output.numel() != output.size(0):
             raise ModelError(
                 "A binary model must return one value per row (got shape "
-                f"{tuple(output.shape)}). Use mode='multiclass_classification' if its columns are classes."
+                f"{tuple(output.shape)}). Use mode='multiclass_classification' if its columns are classes, and "
+                "outcome=nseg.Label(number) if they are binary labels."
             )
         return output.reshape(-1)
 
@@ -40,8 +50,8 @@ class BinaryOutcome(Outcome):
     def looks_like_probabilities(self, output: Tensor) -> bool:
         return len(output) >= FEWEST_ROWS and bool(((output >= 0) & (output <= 1)).all())
 
-    def num_classes(self, output: Tensor) -> int:
-        return 2
+    def given_target(self, output: Tensor, target: Tensor) -> Tensor:
+        return check_classes(target, output.size(0), 2)
 
     def predicted(self, output: Tensor) -> Tensor:
         return (output > (0.0 if self.returns is ModelReturnType.raw else 0.5)).long()
@@ -59,7 +69,7 @@ class BinaryOutcome(Outcome):
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         return (self.log_odds if self.returns is ModelReturnType.raw else self.probability)(output, target)
 
-    def distribution(self, output: Tensor) -> Tensor:
+    def distribution(self, output: Tensor, target: Tensor) -> Tensor:
         p = output.sigmoid() if self.returns is ModelReturnType.raw else output
         return torch.stack([1 - p, p], -1)
 

@@ -9,19 +9,14 @@ from torch import Tensor
 from torch_geometric.explain.config import ModelReturnType, ModelTaskLevel
 
 from nseg.errors import ModelError
-from nseg.model.outcomes.base import Outcome, check_probabilities, rows_agree
+from nseg.model.outcomes.base import Outcome, check_classes, check_probabilities, rows_agree
 
 LARGEST = 1e4
 """Bound of log-odds and logarithms, which are infinite for impossible classes."""
 
 
-class MulticlassOutcome(Outcome):
-    """One class of several. Outputs are [..., R, C].
-
-    >>> raw = MulticlassOutcome(ModelReturnType.raw, ModelTaskLevel.graph)
-    >>> raw.log_odds(torch.tensor([[90.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]))
-    tensor([90.,  1.])
-    """
+class ClassOutcome(Outcome):
+    """An event of the classes of a multiclass model. Outputs are [..., R, C]."""
 
     def as_rows(self, output: Tensor) -> Tensor:
         if output.dim() == 1 and self.level is ModelTaskLevel.graph:  # one graph, classes only
@@ -42,7 +37,7 @@ class MulticlassOutcome(Outcome):
                 "mode='binary_classification' if its one column is the score of class 1."
             )
         if self.returns is not ModelReturnType.raw:
-            check_probabilities(self.distribution(output), self.returns, sum_to_one=True)
+            check_probabilities(class_probabilities(output, self.returns), self.returns, sum_to_one=True)
 
     def looks_like_probabilities(self, output: Tensor) -> bool:
         slack = torch.finfo(output.dtype).eps ** 0.75
@@ -52,29 +47,54 @@ class MulticlassOutcome(Outcome):
     def num_classes(self, output: Tensor) -> int:
         return output.size(1)
 
+    def given_target(self, output: Tensor, target: Tensor) -> Tensor:
+        return check_classes(target, output.size(0), output.size(1))
+
     def predicted(self, output: Tensor) -> Tensor:
         return output.argmax(-1)
 
+    def agree(self, a: Tensor, b: Tensor) -> Tensor:
+        return rows_agree(a, b)
+
+
+class MulticlassOutcome(ClassOutcome):
+    """One class of several. Outputs are [..., R, C].
+
+    >>> raw = MulticlassOutcome(ModelReturnType.raw, ModelTaskLevel.graph)
+    >>> raw.log_odds(torch.tensor([[90.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1]))
+    tensor([90.,  1.])
+    >>> probs = MulticlassOutcome(ModelReturnType.probs, ModelTaskLevel.graph)
+    >>> probs.margin(torch.tensor([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]]), torch.tensor([0, 1]))
+    tensor([ 0.2000, -0.2000])
+    """
+
     def probability(self, output: Tensor, target: Tensor) -> Tensor:
-        return _of_class(self.distribution(output), target)
+        return _of_class(class_probabilities(output, self.returns), target)
 
     def log_odds(self, output: Tensor, target: Tensor) -> Tensor:
         if self.returns is ModelReturnType.probs:
             return torch.logit(self.probability(output, target), eps=torch.finfo(output.dtype).eps)
-        others = output.scatter(-1, _column(output, target), -torch.inf).logsumexp(-1)
+        others = output.scatter(-1, class_column(output, target), -torch.inf).logsumexp(-1)
         return (_of_class(output, target) - others).clamp(-LARGEST, LARGEST)  # others may be impossible, or none
 
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         score = _of_class(output, target)
         return score.clamp_min(-LARGEST) if self.returns is ModelReturnType.log_probs else score
 
-    def distribution(self, output: Tensor) -> Tensor:
-        if self.returns is ModelReturnType.raw:
-            return output.softmax(-1)
-        return output.exp() if self.returns is ModelReturnType.log_probs else output
+    def distribution(self, output: Tensor, target: Tensor) -> Tensor:
+        return class_probabilities(output, self.returns)
 
-    def agree(self, a: Tensor, b: Tensor) -> Tensor:
-        return rows_agree(a, b)
+    def margin(self, output: Tensor, target: Tensor) -> Tensor:
+        distribution = class_probabilities(output, self.returns)
+        others = distribution.scatter(-1, class_column(distribution, target), 0.0)
+        return _of_class(distribution, target) - others.amax(-1)
+
+
+def class_probabilities(output: Tensor, returns: ModelReturnType) -> Tensor:
+    """Probabilities of all classes, [..., R, C]."""
+    if returns is ModelReturnType.raw:
+        return output.softmax(-1)
+    return output.exp() if returns is ModelReturnType.log_probs else output
 
 
 def _without_nan(gradients: Sequence[Tensor | None], outputs: object) -> tuple[Tensor | None, ...]:
@@ -82,11 +102,11 @@ def _without_nan(gradients: Sequence[Tensor | None], outputs: object) -> tuple[T
     return tuple(None if one is None else one.nan_to_num(nan=0.0) for one in gradients)
 
 
-def _column(output: Tensor, target: Tensor) -> Tensor:
+def class_column(output: Tensor, target: Tensor) -> Tensor:
     """The target as an index into the last dimension, [..., R, 1]."""
     return target.expand(output.shape[:-1]).unsqueeze(-1)
 
 
 def _of_class(values: Tensor, target: Tensor) -> Tensor:
     """The entry of each row's target class, [..., R]."""
-    return values.gather(-1, _column(values, target)).squeeze(-1)
+    return values.gather(-1, class_column(values, target)).squeeze(-1)

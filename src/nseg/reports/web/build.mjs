@@ -1,4 +1,4 @@
-// Builds ../bundle/page.js and ../bundle/page.css; with --tests, builds the tests for node instead.
+// Builds ../bundle/page.js, studio.js and page.css; with --tests, builds the tests for node instead.
 //
 // The header of each file holds the SHA-256 of the sources and of the file's body, so that a stale or edited bundle is
 // detected without npm (tests/test_report.py).
@@ -11,9 +11,9 @@ import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
 
-/** All files that determine the bundle, in a fixed order. */
-function sources() {
-  const code = readdirSync(join(here, "src")).map((name) => `src/${name}`);
+/** All files that determine a bundle, in a fixed order. */
+function sources(...folders) {
+  const code = folders.flatMap((folder) => readdirSync(join(here, folder)).map((name) => `${folder}/${name}`));
   return [...code, "build.mjs", "package-lock.json"].sort();
 }
 
@@ -39,14 +39,15 @@ async function bundled(entry) {
 }
 
 async function page() {
-  const digest = sha256(...sources().flatMap((name) => [name, "\0", readFileSync(join(here, name)), "\0"]));
   const licence = readFileSync(join(here, "node_modules/cytoscape/LICENSE"), "utf8").trim();
   const out = join(here, "../bundle");
   mkdirSync(out, { recursive: true });
-  for (const [entry, name, notice] of [
-    ["src/main.ts", "page.js", `\n\nIt contains Cytoscape.js under this licence:\n\n${licence}\n`],
-    ["src/page.css", "page.css", ""],
+  for (const [folders, entry, name, notice] of [
+    [["src"], "src/main.ts", "page.js", `\n\nIt contains Cytoscape.js under this licence:\n\n${licence}\n`],
+    [["src", "studio"], "studio/studio.ts", "studio.js", ""],
+    [["src"], "src/page.css", "page.css", ""],
   ]) {
+    const digest = sha256(...sources(...folders).flatMap((name) => [name, "\0", readFileSync(join(here, name)), "\0"]));
     const body = await bundled(entry);
     const header = `/*! nseg report: built by web/build.mjs, do not edit.${notice}\nsources ${digest}\nbody ${sha256(body)}\n*/\n`;
     writeFileSync(join(out, name), header + body);

@@ -176,7 +176,7 @@ export class Drawing {
     const cy = this.cy;
     if (cy === null) return;
     cy.fit(undefined, 20);
-    if (cy.zoom() > 1.6) cy.zoom({ level: 1.6, position: middle(cy.elements().boundingBox()) }).center();
+    if (!this.payload.molecules && cy.zoom() > 1.6) cy.zoom({ level: 1.6, position: middle(cy.elements().boundingBox()) }).center();
   }
 
   /** Zoom to the kept part and the explained node, but not too close. */
@@ -239,8 +239,8 @@ export class Drawing {
         node.toggleClass("kept", share > 0).toggleClass("near", highlighted).toggleClass("truth", truth.has(index)).toggleClass("crowded", crowded);
         if (node.data("symbol") === "H") node.style("display", this.hydrogens || highlighted || truth.has(index) ? "element" : "none");
       }
-      if (!this.payload.molecules) this.placeLabels(touched);
     });
+    if (!this.payload.molecules) cy.batch(() => this.placeLabels(touched)); // sizes of nodes are known after the first batch
     if (this.selected !== null) this.select(this.selected);
   }
 
@@ -257,7 +257,7 @@ export class Drawing {
       const { x, y } = node.position();
       const rank = target.has(index) ? 2 : near ? 1 : 0;
       const text = rank > 0 || named ? String(node.data("label")) : "";
-      return { x, y, radius: node.width() / 2 + Number.parseFloat(node.style("border-width") as string) / 2, text, font: rank > 0 ? NEAR_FONT : FAR_FONT, rank };
+      return { x, y, radius: node.width() / 2, text, font: rank > 0 ? NEAR_FONT : FAR_FONT, rank };
     });
     const places = placeLabels(items);
     cy.nodes().forEach((node, n) => {
@@ -272,6 +272,7 @@ export class Drawing {
     const scale = layoutScale(graph);
     const target = new Set(graph.target);
     const bound = new Set([...graph.source, ...graph.end]);
+    const mistaken = new Map(graph.mistaken ?? []);
     const raw = graph.node.map((_, index) => ({ x: scale * (graph.x[index] ?? 0), y: scale * (graph.y[index] ?? 0) }));
     const points = graph.atom === null ? separate(raw, MIN_DISTANCE) : raw;
     const nodes = graph.node.map((id, index): ElementDefinition => {
@@ -280,11 +281,10 @@ export class Drawing {
       const atom = this.payload.names[graph.atom?.[index] ?? -1] ?? "";
       const symbol = /^[A-Z][a-z]?/.exec(atom)?.[0] ?? "";
       const hidden = CARBON.test(atom) && bound.has(index); // chemists draw carbon atoms as corners
-      const other = graph.label !== null && graph.label[index] !== group;
       return {
-        data: { id: `n${index}`, index, group, symbol, other: graph.label?.[index] ?? -1, label: graph.atom !== null ? (hidden ? "" : atom) : name || String(id), halign: "center", valign: "bottom", mx: 0, my: 3 },
+        data: { id: `n${index}`, index, group, symbol, other: mistaken.get(index) ?? -1, label: graph.atom !== null ? (hidden ? "" : atom) : name || String(id), halign: "center", valign: "bottom", mx: 0, my: 3 },
         position: points[index] ?? { x: 0, y: 0 },
-        classes: `${target.has(index) ? "target" : ""}${other ? " mistaken" : ""}`,
+        classes: `${target.has(index) ? "target" : ""}${mistaken.has(index) ? " mistaken" : ""}`,
       };
     });
     const lines = graph.source.flatMap((source, index): ElementDefinition[] => {

@@ -36,11 +36,9 @@ export class InstanceView {
     this.element = h(
       "article",
       {},
-      this.nav,
-      h("h2", { id: "instance-title", tabindex: -1 }, `${instanceName(payload, one)}: ${className(payload, one.target)}`),
-      this.verdict(),
-      this.optionControls(),
+      h("div", { class: "heading" }, h("h2", { id: "instance-title", tabindex: -1 }, `${instanceName(payload, one)}: ${className(payload, one.target)}`), this.verdict(), this.nav),
       this.panelArea,
+      this.optionControls(),
     );
   }
 

@@ -29,7 +29,7 @@ export class InstanceList {
         { name: levelName(payload), key: (row) => row.name, cell: (row) => h("a", { href: linkTo(row.id) }, row.name) },
         { name: "Class", help: "the explained class", key: (row) => className(payload, row.target), cell: (row) => className(payload, row.target) },
         ...(known ? [{ name: "Model", help: "whether the model predicts the true class", key: truth, cell: (row: Row) => h("span", { class: truth(row) === "wrong" ? "wrong" : null }, truth(row)) }] : []),
-        { name: "Verdict", help: "whether the model says the same with the explanation alone (enough), and another class without it (needed)", key: (row) => payload.verdicts.findIndex(([key]) => key === row.verdict), cell: (row) => h("span", { class: `verdict-word ${row.verdict ?? ""}` }, verdict(row)) },
+        { name: "Holds", help: "whether the explanation is enough and needed: yes, in part, or no", key: (row) => payload.verdicts.findIndex(([key]) => key === row.verdict), cell: (row) => h("span", { class: `verdict-word ${row.verdict ?? ""}`, title: verdict(row) }, row.verdict === null ? "–" : HOLDS[row.verdict]) },
         { name: sizeName(payload), help: `number of ${sizeUnit(payload)} in the explanation`, numeric: true, key: (row) => row.size, cell: (row) => (row.size === null ? "–" : String(row.size)) },
       ],
       (row, line) => line.toggleAttribute("data-current", row.id === this.current),
@@ -111,6 +111,9 @@ export class InstanceList {
     return form;
   }
 }
+
+/** What the list says of a verdict: whether the explanation holds. */
+const HOLDS: Record<Verdict, string> = { both: "yes", enough: "in part", needed: "in part", neither: "no", unexplained: "no", unknown: "–" };
 
 const VERDICT_HELP: Record<Verdict, string> = {
   both: "The model says the same with the explanation alone, and another class without it.",

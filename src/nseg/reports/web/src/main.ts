@@ -4,6 +4,7 @@ import { h } from "./dom";
 import { InstanceView, type DisplayOptions, type Neighbours } from "./instance";
 import { InstanceList } from "./list";
 import { overview } from "./overview";
+import { patternsView } from "./patterns";
 import type { Payload } from "./payload";
 import { linkedInstance } from "./state";
 import { start as startTheme, theme, toggle, onTheme } from "./theme";
@@ -19,7 +20,8 @@ let open: number | null = null;
 /** Show the view that the address names; the first answer if it names none. */
 function route(focus: boolean): void {
   const id = linkedInstance(location.hash);
-  const numbers = location.hash === "#numbers";
+  const patterns = location.hash === "#patterns" ? payload.patterns : undefined;
+  const numbers = location.hash === "#numbers" || patterns !== undefined;
   const one = numbers ? null : id === null ? (payload.instances[0] ?? null) : (payload.instances.find((instance) => instance.id === id) ?? null);
   view?.unmount();
   view = null;
@@ -31,6 +33,8 @@ function route(focus: boolean): void {
     view = new InstanceView(payload, one, options, neighbours());
     main.replaceChildren(view.element);
     view.mount();
+  } else if (patterns) {
+    main.replaceChildren(patternsView(payload, patterns));
   } else {
     const notFound = id !== null && h("p", { role: "alert" }, `There is no prediction ${id} in this report.`);
     main.replaceChildren(...(notFound ? [notFound] : []), overview(payload));
@@ -66,7 +70,7 @@ function header(): HTMLElement {
     {},
     skip,
     h("h1", {}, payload.title),
-    h("nav", { "aria-label": "Page" }, h("a", { href: "#" }, "Answers"), h("a", { href: "#numbers" }, "Numbers"), button, h("button", { type: "button", click: () => print() }, "Print")),
+    h("nav", { "aria-label": "Page" }, h("a", { href: "#" }, "Answers"), payload.patterns !== undefined && h("a", { href: "#patterns" }, "What the model looks at"), h("a", { href: "#numbers" }, "Numbers"), button, h("button", { type: "button", click: () => print() }, "Print")),
   );
 }
 

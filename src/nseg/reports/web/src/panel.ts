@@ -4,7 +4,7 @@ import { replaceContent, h, labelled, type Child } from "./dom";
 import { Drawing, groupColour, describeGraph } from "./drawing";
 import type { Cells, Graph, MethodAnswer, Instance, MaskEntries, Method, Payload, Size, Worlds } from "./payload";
 import { kept, countOneWay, outcome, type Direction, type Selection, type Kept } from "./state";
-import { atLeast, bondName, certificate, className, colourWords, countElements, edgeWord, featureName, featureValue, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, selectionWords, sizeWords, worldNames } from "./words";
+import { atLeast, bondName, certificate, className, colourWords, countElements, edgeWord, featureName, featureValue, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, selectionWords, sizeWords, trueClass, worldNames } from "./words";
 
 /** Maximum number of features that a tooltip names. */
 const MAX_FEATURES = 8;
@@ -58,8 +58,8 @@ export class Panel {
     return h(
       "div",
       { class: "answer" },
-      h("p", { class: "reason" }, answer.reason),
-      h("p", { class: "proof" }, h("span", { class: `badge ${answer.verdict}` }, name), ` ${answer.proof}`),
+      h("p", { class: "reason" }, unbroken(answer.reason)),
+      h("p", { class: "proof" }, h("span", { class: `badge ${answer.verdict}` }, name), ` ${unbroken(answer.proof)}`),
     );
   }
 
@@ -164,7 +164,7 @@ export class Panel {
       "table",
       { class: "worlds" },
       h("caption", {}, `p: probability of ${className(payload, one.target)}`),
-      h("thead", {}, h("tr", {}, column("What the model sees"), column("p"), column("It says"))),
+      h("thead", {}, h("tr", {}, column("The model sees"), column("p"), column("says"))),
       h("tbody", {}, ...head, ...lines),
     );
   }
@@ -250,7 +250,7 @@ export class Panel {
     return [
       `${graph.name === null ? "node " : ""}${nodeName(payload, graph, index)}`,
       ...(what === null ? [] : [`${payload.grouping === "predicted" ? "predicted: " : payload.grouping === "true" ? "true class: " : ""}${what}`]),
-      ...(graph.label === null ? [] : [`true class: ${className(payload, graph.label[index] ?? null)}`]),
+      ...(graph.mistaken === null ? [] : [`true class: ${className(payload, trueClass(graph, index))}`]),
       ...(graph.target.includes(index) ? ["explained"] : []),
       ...(weight === undefined ? [] : [`${answer.cells === undefined ? "weight" : "largest weight of a feature"} ${number(weight / 1000)}`]),
       ...(answer.cells !== undefined ? keptFeatures(payload, answer, shown, index) : shown.nodes.has(index) ? ["kept"] : []),
@@ -293,12 +293,17 @@ export class Panel {
       graph.target.length > 0 && swatch("diamond", payload.level === "edge" ? "ends of the explained link" : "explained node"),
       groups.length > 0 && h("li", { class: "title" }, `${colourWords(payload)}:`),
       ...groups.map((g) => swatch("dot", payload.groups[g] ?? "", groupColour(g))),
-      (graph.label ?? []).some((label, n) => label !== graph.group?.[n]) && swatch("outer", "ring: true class, where it is another"),
+      graph.mistaken !== null && graph.mistaken.length > 0 && swatch("outer", "ring: true class, where it is another"),
       graph.truth !== null && h("li", { class: "truth-only" }, h("span", { class: "swatch band", "aria-hidden": "true" }), "ground truth"),
       graph.left_out > 0 && h("li", {}, `${graph.left_out} lines with low weights are not drawn`),
       graph.hint !== null && h("li", { class: "hint" }, graph.hint),
     );
   }
+}
+
+/** A sentence whose probabilities stay on one line. */
+function unbroken(text: string): string {
+  return text.replaceAll("(p ", "(p\u00a0");
 }
 
 /** The directions of a kept line to list: one entry per direction where each direction counts. */

@@ -25,7 +25,38 @@ export interface Payload {
   /** Units of features, if they have any. */
   units: string[];
   instances: Instance[];
+  /** Patterns of each class, if they were given. */
+  patterns?: ClassPatterns[];
 }
+
+export interface ClassPatterns {
+  name: string;
+  /** Share of the predictions that no pattern explains; of those held out, if there are any. */
+  unexplained: number;
+  held_out: boolean;
+  patterns: Pattern[];
+}
+
+export interface Pattern {
+  text: string;
+  sentence: string;
+  coverage: number;
+  elsewhere: number | null;
+  right: number;
+  wrong: number;
+  pns: number | null;
+  necessity: Trial | null;
+  sufficiency: Trial | null;
+  /** Ids of explained instances. */
+  examples: number[];
+  /** Position, name, and whether the node is explained. */
+  nodes: [number, number, string, boolean][];
+  /** Both ends and the order of a bond. */
+  edges: [number, number, number][];
+}
+
+/** Number changed, number tested, and the interval of the share. */
+export type Trial = [number, number, number, number];
 
 export interface Summary {
   title: string;
@@ -94,8 +125,8 @@ export interface Graph {
   /** Symbols of atoms with hidden hydrogen atoms and charge, as positions in the list of names; null outside molecules. */
   atom: number[] | null;
   group: number[] | null;
-  /** True class of each node, where the colours are predicted classes. */
-  label: number[] | null;
+  /** Nodes whose true class is not the predicted one, and that class; null where colours are no predicted classes. */
+  mistaken: [number, number][] | null;
   target: number[];
   source: number[];
   end: number[];
@@ -151,8 +182,8 @@ export interface MaskEntries {
   weight: number[];
   /** Positions of the elements that the explanation keeps. */
   kept: number[];
-  /** The first stop of the slider that keeps each element. */
-  stay: number[];
+  /** The first stop of the slider that keeps each element, one digit in base 36 for each. */
+  stay: string;
 }
 
 /** Features of nodes: how many of each node are kept, and the entries of the most important ones. */

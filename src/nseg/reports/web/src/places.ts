@@ -29,7 +29,10 @@ export const FAR_FONT = 10;
 /** Maximum width of a name; longer ones end in an ellipsis. */
 export const MAX_WIDTH = 110;
 
-const GAP = 3;
+const GAP = 5;
+
+/** Room around a name for its outline. */
+const OUTLINE = 4;
 const ROUNDS = 60;
 
 interface Box {
@@ -82,7 +85,7 @@ const PLACES: [Place["halign"], Place["valign"]][] = [
 /**
  * A place for the name of each node, or null if there is no room for it.
  *
- * Names never cover each other. Those of highlighted nodes may cover other nodes if there is no better place.
+ * Names never cover each other. Only that of the explained node may cover other nodes, if there is no better place.
  */
 export function placeLabels(nodes: readonly LabelledNode[], width: (text: string, font: number) => number = measure): (Place | null)[] {
   const found: (Place | null)[] = nodes.map(() => null);
@@ -91,7 +94,7 @@ export function placeLabels(nodes: readonly LabelledNode[], width: (text: string
   const order = [...nodes.keys()].filter((n) => nodes[n]?.text).sort((a, b) => (nodes[b]?.rank ?? 0) - (nodes[a]?.rank ?? 0) || a - b);
   for (const n of order) {
     const node = nodes[n] as LabelledNode;
-    const w = Math.min(width(node.text, node.font), MAX_WIDTH) + 4;
+    const w = Math.min(width(node.text, node.font), MAX_WIDTH);
     let best: { place: Place; box: Box; cost: number } | null = null;
     for (const [halign, valign] of PLACES) {
       const [place, box] = placeAt(node, halign, valign, w);
@@ -100,7 +103,7 @@ export function placeLabels(nodes: readonly LabelledNode[], width: (text: string
       if (best === null || cost < best.cost) best = { place, box, cost };
       if (cost === 0) break;
     }
-    if (best === null || (best.cost > 0 && node.rank === 0)) continue;
+    if (best === null || (best.cost > 0 && node.rank < 2)) continue;
     taken.push(best.box);
     found[n] = best.place;
   }
@@ -108,12 +111,15 @@ export function placeLabels(nodes: readonly LabelledNode[], width: (text: string
 }
 
 function placeAt(node: LabelledNode, halign: Place["halign"], valign: Place["valign"], width: number): [Place, Box] {
-  const height = 1.25 * node.font;
-  const diagonal = halign !== "center" && valign !== "center";
-  const [mx, my] = [{ left: -1, center: 0, right: 1 }[halign] * (diagonal ? -GAP : GAP), { top: -1, center: 0, bottom: 1 }[valign] * (diagonal ? -GAP : GAP)];
-  const middleX = node.x + { left: -1, center: 0, right: 1 }[halign] * (node.radius + width / 2) + mx;
-  const middleY = node.y + { top: -1, center: 0, bottom: 1 }[valign] * (node.radius + height / 2) + my;
-  return [{ halign, valign, mx, my }, { left: middleX - width / 2, right: middleX + width / 2, top: middleY - height / 2, bottom: middleY + height / 2 }];
+  const [right, down] = [{ left: -1, center: 0, right: 1 }[halign], { top: -1, center: 0, bottom: 1 }[valign]];
+  const gap = right !== 0 && down !== 0 ? -GAP : GAP; // diagonal names may come closer
+  const middleX = node.x + right * (node.radius + width / 2 + gap);
+  const middleY = node.y + down * (node.radius + node.font / 2 + gap);
+  const [halfWidth, halfHeight] = [width / 2 + OUTLINE, node.font / 2 + OUTLINE];
+  return [
+    { halign, valign, mx: right * gap, my: down * gap },
+    { left: middleX - halfWidth, right: middleX + halfWidth, top: middleY - halfHeight, bottom: middleY + halfHeight },
+  ];
 }
 
 function intersects(a: Box, b: Box): boolean {

@@ -152,7 +152,7 @@ function keptShare({ cells, of }: MethodAnswer, node: number, selection: Selecti
 
 function keptElements(entries: MaskEntries | null | undefined, selection: Selection): Set<number> {
   if (!entries) return new Set();
-  return new Set(selection === null ? entries.kept : [...entries.stay.keys()].filter((index) => (entries.stay[index] ?? Infinity) <= selection));
+  return new Set(selection === null ? entries.kept : [...entries.weight.keys()].filter((index) => Number.parseInt(entries.stay[index] ?? "z", 36) <= selection));
 }
 
 /** Number of lines that have edges in both directions, of which one is kept. */

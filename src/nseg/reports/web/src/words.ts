@@ -66,6 +66,11 @@ export function groupName(payload: Payload, graph: Graph, index: number): string
   return group === undefined || group === name ? null : group;
 }
 
+/** True class of a node, where the colours are predicted classes. */
+export function trueClass(graph: Graph, index: number): number | null {
+  return graph.mistaken?.find(([node]) => node === index)?.[1] ?? graph.group?.[index] ?? null;
+}
+
 /** "a -> b", or "a - b" for both directions; after the line's own name if it has one. */
 export function lineName(payload: Payload, graph: Graph, line: number, direction: Direction = "both"): string {
   const [a, b] = [graph.source[line] ?? 0, graph.end[line] ?? 0].map((index) => nodeName(payload, graph, index));
@@ -211,5 +216,5 @@ export function worldNames(payload: Payload, method: Method): string[] {
   const nodes = method.node_mask === "common_attributes" ? "features" : `${nodeWord(payload)}${method.node_mask === "attributes" ? " features" : "s"}`;
   const lines = `${lineWord(payload)}s`;
   if (method.split.length === 1) return ["only the kept part", "all but the kept part"];
-  return ["only the kept part", `other ${lines}, other ${nodes} (00)`, `other ${lines}, kept ${nodes} (01)`, `kept ${lines}, other ${nodes} (10)`];
+  return ["only the kept part", "all but the kept part", `kept ${nodes}, other ${lines}`, `kept ${lines}, other ${nodes}`];
 }

@@ -4,7 +4,10 @@ import type { MethodAnswer, Instance, Payload } from "../src/payload";
 
 export function answer(part: Partial<MethodAnswer> = {}): MethodAnswer {
   return {
-    lines: { weight: [900, 100, 500], kept: [0, 2], stay: [1, 3, 2] },
+    verdict: "both",
+    reason: "The model says house for node 3 (p 0.900), because of 2 edges (3 - 4, 3 - 9).",
+    proof: "They alone are enough.",
+    lines: { weight: [900, 100, 500], kept: [0, 2], stay: "132" },
     back: null,
     nodes: null,
     features: null,
@@ -36,6 +39,7 @@ export function answer(part: Partial<MethodAnswer> = {}): MethodAnswer {
 export function instance(part: Partial<Instance> = {}): Instance {
   return {
     id: 3,
+    name: "node 3",
     target: 0,
     predicted: 0,
     label: 0,
@@ -45,15 +49,19 @@ export function instance(part: Partial<Instance> = {}): Instance {
       x: [0, 500, 1000],
       y: [0, 1000, 0],
       name: null,
+      atom: null,
       group: null,
+      mistaken: null,
       target: [0],
       source: [0, 1, 0],
       end: [1, 2, 2],
+      edge: null,
       order: null,
       truth: null,
       truth_nodes: [],
       truth_outside: 0,
       left_out: 0,
+      hint: null,
     },
     answers: [answer()],
     ...part,
@@ -65,6 +73,8 @@ export function payload(part: Partial<Payload> = {}): Payload {
     title: "why",
     level: "node",
     molecules: false,
+    grouping: "predicted",
+    verdicts: [["both", "enough and needed"], ["unexplained", "not explained"]],
     facts: [],
     summary: null,
     methods: [{ name: "NSEG", settings: [["tolerance", "0.05"]], edges: true, node_mask: null, split: [1], curve: null }],
@@ -72,7 +82,8 @@ export function payload(part: Partial<Payload> = {}): Payload {
     groups: [],
     names: [],
     feature_names: [],
-    instances: [instance(), instance({ id: 30, label: 1, answers: [answer({ pns: 0.2 })] }), instance({ id: 7, target: 1, predicted: 1, label: 1, answers: [null] })],
+    units: [],
+    instances: [instance(), instance({ id: 30, name: "node 30", label: 1, answers: [answer({ pns: 0.2, verdict: "unexplained" })] }), instance({ id: 7, name: "node 7", target: 1, predicted: 1, label: 1, answers: [null] })],
     ...part,
   };
 }

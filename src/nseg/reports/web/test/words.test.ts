@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { readFileSync } from "node:fs";
 import type { Method, Size } from "../src/payload";
 import { kept, outcome } from "../src/state";
-import { atLeast, bondName, certificate, number, selectionWords, sizeWords, groupName, instanceName, lineName, lineWeight, lineWeights, nodeName, oneWayWords, shareWords, worldNames } from "../src/words";
+import { atLeast, bondName, certificate, featureValue, number, selectionWords, sizeWords, groupName, instanceName, lineName, lineWeight, lineWeights, nodeName, oneWayWords, shareWords, shortName, trueClass, worldNames } from "../src/words";
 import { answer, instance, payload } from "./example";
 
 const page = payload();
@@ -64,8 +64,8 @@ test("the certificate has its own words for one edge and for no edge", () => {
 });
 
 test("the certificate names features as features, and one feature of one node is one element", () => {
-  const cells = { weight: [900, 800], kept: [0], stay: [1, 2], node: [0, 1], feature: [3, 0], number: [1, 0, 0], number_at: [[0, 0, 0], [1, 0, 0], [1, 1, 0]] };
-  const one = answer({ lines: null, nodes: { weight: [900, 800, 100], kept: [0], stay: [1, 2, 9] }, cells, size: [0, 1, 1], of: [0, 3, 12] });
+  const cells = { weight: [900, 800], kept: [0], stay: "12", node: [0, 1], feature: [3, 0], value: null, number: [1, 0, 0], number_at: [[0, 0, 0], [1, 0, 0], [1, 1, 0]] };
+  const one = answer({ lines: null, nodes: { weight: [900, 800, 100], kept: [0], stay: "129" }, cells, size: [0, 1, 1], of: [0, 3, 12] });
   one.stops.size = [[0, 0, 0], [0, 1, 1], [0, 2, 2], [0, 3, 12]];
   const only: Method = { ...method, edges: false, node_mask: "attributes" };
   const said = (stop: number | null): string => certificate(page, instance(), only, one, stop, outcome(instance(), one, stop, [1])!, null).join(" ");
@@ -73,7 +73,7 @@ test("the certificate names features as features, and one feature of one node is
   assert.match(said(2), /^With only these 2 features of 2 nodes, .* Without them, /);
   assert.deepEqual([...kept(one, null).nodes], [[0, 0.25]]);
   assert.deepEqual([...kept(one, 2).nodes], [[0, 0.25], [1, 0.25]]);
-  assert.deepEqual(worldNames(page, { ...joint, node_mask: "attributes" })[1], "other edges, other node features (00)");
+  assert.deepEqual(worldNames(page, { ...joint, node_mask: "attributes" })[2], "kept node features, other edges");
 });
 
 test("the selection is described with its size", () => {
@@ -84,19 +84,20 @@ test("the selection is described with its size", () => {
 
 test("nodes and edges have a name and an id", () => {
   assert.equal(nodeName(page, graph, 2), "9");
-  assert.equal(lineName(page, graph, 2), "3 – 9");
-  assert.equal(lineName(page, graph, 2, "backward"), "9 → 3");
+  assert.equal(lineName(page, graph, 2), "3 - 9");
+  assert.equal(lineName(page, graph, 2, "backward"), "9 -> 3");
   const named = { ...graph, name: [0, 1, 0] };
-  assert.equal(nodeName(payload({ names: ["C", "<b>"] }), named, 1), "<b> (4)");
-  assert.equal(lineName(payload({ names: ["C", "O"], molecules: true }), named, 0), "C3 – O4");
+  assert.equal(nodeName(payload({ names: ["C", "<b>"] }), named, 1), "<b>");
+  assert.equal(lineName(payload({ names: ["C3", "O4"], molecules: true }), named, 0), "C3 - O4");
+  assert.equal(lineName(payload({ names: ["a", "b", "paid"] }), { ...named, edge: [2, 2, 2] }, 0, "forward"), "paid (a -> b)");
   assert.equal(bondName(1.5), "aromatic");
 });
 
 test("the weight of a line is that of the requested direction", () => {
   assert.equal(lineWeight(answer(), 0), "0.900");
-  const apart = answer({ back: { weight: [100, -1, 500], kept: [], stay: [3, 4, 2] } });
+  const apart = answer({ back: { weight: [100, -1, 500], kept: [], stay: "342" } });
   assert.deepEqual((["forward", "backward", "both"] as const).map((way) => lineWeight(apart, 0, way)), ["0.900", "0.100", "0.900"]);
-  assert.deepEqual(lineWeights(page, graph, apart, 0), ["weight 3 → 4: 0.900", "weight 4 → 3: 0.100"]);
+  assert.deepEqual(lineWeights(page, graph, apart, 0), ["weight 3 -> 4: 0.900", "weight 4 -> 3: 0.100"]);
   assert.deepEqual(lineWeights(page, graph, apart, 2), ["weight 0.500"]);
   assert.equal(lineWeight(apart, 1), "0.100");
   assert.equal(lineWeight(answer({ lines: null }), 0), null);
@@ -111,7 +112,18 @@ test("a group is named unless the node has the same name", () => {
 
 test("an instance has the name of its node", () => {
   assert.equal(instanceName(page, instance()), "Node 3");
-  assert.equal(instanceName(payload({ names: ["<b>"] }), instance({ graph: { ...graph, name: [0, 0, 0] } })), "Node 3 (<b>)");
+  assert.equal(instanceName(page, instance({ name: "<b>" })), "<b>");
+  assert.deepEqual([instance(), instance({ name: "tx-11" })].map((one) => shortName(page, one)), ["3", "tx-11"]);
+});
+
+test("features are written with value and unit", () => {
+  const named = payload({ feature_names: ["amount", "new"], units: ["EUR", ""] });
+  assert.deepEqual([featureValue(named, 0, "12.5"), featureValue(named, 1, "1"), featureValue(named, 2, undefined)], ["amount = 12.5 EUR", "new = 1", "feature 2"]);
+});
+
+test("a node's true class is the predicted one unless it is mistaken", () => {
+  const own = { ...graph, group: [0, 1, 1], mistaken: [[2, 0]] as [number, number][] };
+  assert.deepEqual([0, 1, 2].map((n) => trueClass(own, n)), [0, 1, 0]);
 });
 
 test("lines that are kept in one direction are counted", () => {
@@ -121,5 +133,5 @@ test("lines that are kept in one direction are counted", () => {
 
 test("one kind of mask has two worlds, both kinds have four", () => {
   assert.equal(worldNames(page, method).length, 2);
-  assert.deepEqual(worldNames(page, joint).map((name) => /\((\d\d)\)/.exec(name)?.[1]), [undefined, "00", "01", "10"]);
+  assert.deepEqual(worldNames(page, joint), ["only the kept part", "all but the kept part", "kept nodes, other edges", "kept edges, other nodes"]);
 });

@@ -1,0 +1,96 @@
+"""Explanations of heterogeneous graphs: from the flat graph to masks by type, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from nseg.explanation import HARD, MASKS, Explanation, HeteroExplanation
+from nseg.model.hetero import TypedEdges
+
+EDGE_MASK, NODE_MASK = MASKS
+PER_EDGE = (EDGE_MASK, HARD + EDGE_MASK, "reached")
+PER_NODE = (NODE_MASK, HARD + NODE_MASK)
+
+
+def to_types(flat: Explanation, typed: TypedEdges, common: bool) -> HeteroExplanation:
+    """An explanation with masks by type, from one of the flat graph.
+
+    Args:
+        flat: masks and numbers.
+        typed: nodes and edges of its graph by type.
+        common: whether node masks are of features common to all nodes of a type.
+    """
+    schema, found = typed.schema, HeteroExplanation()
+    for name, value in flat.to_dict().items():
+        if name in PER_EDGE:
+            for kind, edges in zip(schema.edge_types, typed.edges, strict=True):
+                found[kind][name] = value[edges]
+        elif name in PER_NODE:
+            for number, field in enumerate(schema.maskable):
+                if field is not None:
+                    rows = value[number : number + 1] if common else value[typed.nodes[number]]
+                    found[field.key][name] = rows if value.size(1) == 1 else rows[:, : field.shape[0]]
+        else:
+            found[name] = value
+    for node_type, nodes in zip(schema.node_types, typed.nodes, strict=True):
+        if node_type not in schema.features:
+            found[node_type].num_nodes = nodes.numel()
+    return found
+
+
+def fill_graph(found: HeteroExplanation, flat: Explanation, typed: TypedEdges, starts: tuple[list[int], list[int]]) -> None:
+    """Put the graph of a flat explanation, its numbers in the caller's graph and the model's output into one by type.
+
+    Args:
+        found: the explanation by type.
+        flat: the explanation of the flat graph.
+        typed: nodes and edges of its graph by type.
+        starts: first node and first edge of each type in the caller's flat graph.
+    """
+    schema = typed.schema
+    for field in schema.fields:
+        at = typed.members(field.key)
+        found[field.key][field.argument.removesuffix("_dict")] = field.cut(flat[field.column][at])
+    for node_type, nodes, start in zip(schema.node_types, typed.nodes, starts[0], strict=True):
+        found[node_type].node_id = flat.node_id[nodes] - start
+        if flat.get("batch") is not None:
+            found[node_type].batch = flat.batch[nodes]
+    for number, kind in enumerate(schema.edge_types):
+        found[kind].edge_index = typed.edge_index[number]
+        found[kind].edge_id = flat.edge_id[typed.edges[number]] - starts[1][number]
+    rows = slice(None) if schema.output is None else typed.members(schema.output)
+    prediction, index = flat.get("prediction"), flat.get("index")  # None is not stored
+    found.prediction = None if prediction is None else prediction[rows]
+    found.target = flat.target[rows] if len(flat.target) == len(typed.local) else flat.target  # given classes are by type
+    found.index = index if schema.output is None or index is None else typed.local[index]
+    if schema.pairs_name is not None:
+        found[schema.pairs_name] = typed.local[flat[schema.pairs_name]]
+
+
+def masks_to_flat(one: Any, typed: TypedEdges, common: bool) -> Explanation:
+    """The masks of an explanation on the flat graph: 0 where a type has none."""
+    flat, schema = Explanation(), typed.schema
+    for name in PER_EDGE:
+        masks = [one[kind].get(name) for kind in schema.edge_types]
+        if any(mask is not None for mask in masks):
+            flat[name] = _join(masks, typed.edges, len(typed.edge_type))
+    for name in PER_NODE:
+        masks = [one[kind].get(name) for kind in schema.node_types]
+        if any(mask is not None for mask in masks):
+            rows = [at.new_tensor([n]) for n, at in enumerate(typed.nodes)] if common else typed.nodes
+            flat[name] = _join(masks, rows, len(rows) if common else len(typed.local))
+    return flat
+
+
+def _join(masks: list[Tensor | None], rows: list[Tensor], number: int) -> Tensor:
+    """Masks of all types as one with ``number`` rows; each type's are put into its rows."""
+    known = [mask for mask in masks if mask is not None]
+    flat = known[0].new_zeros(number, *([max(mask.size(1) for mask in known)] if known[0].dim() == 2 else []))
+    for mask, at in zip(masks, rows, strict=True):
+        if mask is not None and mask.dim() == 2:
+            flat[at, : mask.size(1)] = mask
+        elif mask is not None:
+            flat[at] = mask
+    return flat

@@ -1,0 +1,79 @@
+"""What a masked feature becomes: 0, the mean over the data, a given row, or what another node has.
+
+A feature that is 0 is not absent: for a standardised feature 0 is the mean, for a temperature it is a temperature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, Dataset
+
+from nseg.errors import InputError, UnsupportedError
+
+ZERO, MEAN, OTHERS = "zero", "mean", "others"
+"""Baselines by name; a row of numbers is one as well."""
+
+
+def require_zero_baseline(asked: Any) -> None:
+    """Raise unless masked features become 0, which is all that heterogeneous graphs know."""
+    if asked not in (None, ZERO):
+        raise UnsupportedError(
+            f"Masked features of a heterogeneous graph become 0 (got baseline={asked!r}). Leave baseline out."
+        )
+
+
+@dataclass(frozen=True)
+class FeatureBaseline:
+    """What the features of each node become where they are masked.
+
+    Args:
+        asked: ``"zero"``, ``"mean"``, ``"others"``, or one number per feature.
+        mean: the mean features over the data, [F], if these are asked for.
+        seed: of the draw of other nodes.
+    """
+
+    asked: str | Sequence[float]
+    mean: Tensor | None = None
+    seed: int = 0
+
+    @classmethod
+    def of(cls, asked: str | Sequence[float] | None, data: Any, seed: int = 0) -> FeatureBaseline:
+        """The baseline for data: one graph, or a sequence of graphs over whose nodes the mean is taken."""
+        if asked != MEAN:
+            return cls(ZERO if asked is None else asked, None, seed)
+        graphs = [data[n] for n in range(len(data))] if isinstance(data, Sequence | Dataset) else [data]
+        if not all(isinstance(one, Data) for one in graphs):
+            raise InputError(
+                "baseline='mean' needs all features in memory (got a large graph). Give a row, a number per feature."
+            )
+        nodes = sum(int(one.num_nodes) for one in graphs)
+        total = sum(one.x.double().sum(0) for one in graphs)
+        return cls(MEAN, torch.as_tensor(total) / max(nodes, 1), seed)
+
+    def rows(self, x: Tensor) -> Tensor | None:
+        """What the features [N, F] of one graph become, [N, F]; None for 0.
+
+        >>> FeatureBaseline((1.0, 2.0)).rows(torch.zeros(2, 2))
+        tensor([[1., 2.],
+                [1., 2.]])
+        """
+        if self.asked == ZERO:
+            return None
+        if x.dim() != 2 or not x.is_floating_point():
+            raise InputError(f"baseline={self.asked!r} needs floating point features, [nodes, features] (got {x.dtype}).")
+        if self.asked == OTHERS:
+            return x[self._other_nodes(len(x)).to(x.device)]
+        row = self.mean if self.mean is not None else torch.tensor([float(value) for value in self.asked])
+        if row.numel() != x.size(1):
+            raise InputError(f"baseline must have one number per feature, {x.size(1)} (got {row.numel()}).")
+        return row.to(x.device, x.dtype).expand_as(x)
+
+    def _other_nodes(self, nodes: int) -> Tensor:
+        """Another node for each node, drawn uniformly, [N]; a single node has none but itself."""
+        shift = torch.randint(1, max(nodes, 2), (nodes,), generator=torch.Generator().manual_seed(self.seed))
+        return (torch.arange(nodes) + shift) % max(nodes, 1)

@@ -1,0 +1,223 @@
+"""Worlds without edges by weighing messages, for layers that derive nothing but degrees from the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nseg.graphs.batch import InstanceBatch, group_members
+from nseg.graphs.inputs import Role
+from nseg.graphs.subgraph import reverse_edges
+from nseg.model.plan import Messages
+from nseg.model.removal import Remover, positions_of
+from nseg.model.runner import WorldRunner
+from nseg.model.tracing import PropagateCall
+
+SMALL = 1e-3
+"""Degrees below this are none: between 0 and 1 edges a degree is only a guide."""
+
+
+@dataclass(frozen=True)
+class DegreeRule:
+    """How the messages of a ``propagate`` call depend on degrees.
+
+    Args:
+        receiver: the row of ``edge_index`` that messages go to.
+        symmetric: whether the coefficients are those of a GCN, :math:`w_e / \\sqrt{d_i d_j}`.
+        weight: the argument that holds :math:`w_e`; None for 1.
+        mean: whether messages are averaged.
+        loops: whether the layer adds self-loops.
+    """
+
+    receiver: int
+    symmetric: bool
+    weight: str | None
+    mean: bool
+    loops: bool
+
+
+def recognise_rule(call: PropagateCall | Messages, weights: Mapping[str, Tensor]) -> DegreeRule:
+    """The rule of a call; whether it is right is verified later.
+
+    Args:
+        call: the messages of a layer.
+        weights: arguments of the model with one number per edge, which may be weights.
+    """
+    planned = call if isinstance(call, PropagateCall) else call.call
+    linear, receiver, loops = planned.linear, planned.receiver, call.edge < 0
+    mean, has_loops = linear is not None and linear.mean, bool(loops.any())
+    name = None if linear is None else linear.coefficient
+    if name is None or name not in planned.constant:
+        return DegreeRule(receiver, False, None, mean, has_loops)
+    known = planned.constant[name].flatten()
+    for weight, values in ((None, None), *weights.items()):
+        of_message = torch.ones_like(known)
+        if values is not None:
+            of_message = torch.where(loops, 1.0, values.to(known.dtype)[call.edge])
+        nodes = int(call.edge_index.max()) + 1
+        degree = known.new_zeros(nodes).index_add(0, call.edge_index[receiver], of_message)
+        root = _inverse_root(degree)
+        if torch.allclose(known, of_message * root[call.edge_index[0]] * root[call.edge_index[1]], rtol=1e-4, atol=1e-6):
+            return DegreeRule(receiver, True, weight, mean, has_loops)
+    return DegreeRule(receiver, False, None, mean, has_loops)
+
+
+def _inverse_root(degree: Tensor) -> Tensor:
+    """One over the square root; 0 for a degree of 0."""
+    return torch.where(degree > SMALL, degree.clamp_min(SMALL).rsqrt(), 0)
+
+
+@dataclass(frozen=True)
+class OutsideDegrees:
+    """What the degrees of the nodes of B instances consist of, besides the edges of the instances.
+
+    Args:
+        loops: weight of the self-loops that a layer adds, [N].
+        outside: weight of the edges outside the instances, which stay or go together, [N].
+        loose: for each edge, the weight of its reverse if that is outside and goes with the edge, else 0, [E].
+    """
+
+    loops: Tensor
+    outside: Tensor
+    loose: Tensor
+
+    def select(self, which: Tensor, instances: InstanceBatch) -> OutsideDegrees:
+        """Those of the instances ``which`` of a batch."""
+        node, edge = (group_members(instances.ptr[role], which)[0] for role in (Role.NODE, Role.EDGE))
+        return OutsideDegrees(self.loops[node], self.outside[node], self.loose[edge])
+
+    def repeat(self, times: int) -> OutsideDegrees:
+        """Those of all instances ``times`` times."""
+        return OutsideDegrees(self.loops.repeat(times), self.outside.repeat(times), self.loose.repeat(times))
+
+
+class RescaledMessages(Remover):
+    """Runs worlds without edges by weighing messages: each by what its coefficient is in the smaller graph.
+
+    Args:
+        runner: the runner that weighs messages; its layers need nothing of the edges but what it knows.
+        rules: how the messages of each step depend on degrees.
+        degrees: what the degrees consist of, by rule.
+    """
+
+    differentiable = True
+
+    def __init__(
+        self, runner: WorldRunner, rules: Sequence[DegreeRule], degrees: Mapping[DegreeRule, OutsideDegrees]
+    ) -> None:
+        self.runner, self.rules, self.degrees = runner, rules, degrees
+
+    @property
+    def sizes(self) -> Tensor:
+        return self.runner.instances.sizes
+
+    def select(self, which: Tensor, instances: InstanceBatch, runner: WorldRunner) -> RescaledMessages:
+        some = {rule: one.select(which, self.runner.instances) for rule, one in self.degrees.items()}
+        return RescaledMessages(runner, self.rules, some)
+
+    def repeat(self, times: int, instances: InstanceBatch, runner: WorldRunner) -> RescaledMessages:
+        return RescaledMessages(runner, self.rules, {rule: one.repeat(times) for rule, one in self.degrees.items()})
+
+    def run(self, weights: Mapping[str, Tensor], worlds: int) -> Tensor:
+        if "edges" not in weights:
+            return self.runner.run(None, weights.get("nodes"), worlds)
+        edge = weights["edges"].clamp(0, 1)
+        outside = weights["outside"].to(edge.dtype) if "outside" in weights else edge.new_ones(len(edge))
+        degree = {rule: self._degree(rule, edge, outside.unsqueeze(1)) for rule in set(self.rules)}
+        steps = zip(self.rules, self.runner.messages(), strict=True)
+        scaled = [self._scaled(rule, step, edge, degree[rule]).flatten() for rule, step in steps]
+        return self.runner.run(None, weights.get("nodes"), worlds, scaled)
+
+    def _degree(self, rule: DegreeRule, edge: Tensor, outside: Tensor) -> Tensor:
+        """Degree of each node in each world, [K, N]."""
+        instances, rest = self.runner.instances, self.degrees[rule]
+        of_edge = edge if rule.weight is None else edge * instances.args[rule.weight].flatten().to(edge.dtype)
+        ends = instances.edge_index
+        degree = (rest.loops + rest.outside * outside).index_add(1, ends[rule.receiver], of_edge)
+        if bool(rest.loose.any()):
+            degree = degree.index_add(1, ends[1 - rule.receiver], edge * rest.loose)
+        return degree
+
+    def _scaled(self, rule: DegreeRule, step: Messages, edge: Tensor, degree: Tensor) -> Tensor:
+        """Weight of each message of a step in each world, [K, M]."""
+        weight = torch.cat([edge, edge.new_ones(len(edge), 1)], 1)[:, step.edge]  # the last one at position -1
+        to = step.edge_index[rule.receiver]
+        if rule.symmetric:
+            known = _coefficients(step).to(edge.dtype)
+            root = _inverse_root(degree)
+            if rule.weight is not None:
+                own = self.runner.instances.args[rule.weight].flatten().to(edge.dtype)
+                weight = weight * torch.cat([own, own.new_ones(1)])[step.edge]
+            now = weight * root[:, step.edge_index[0]] * root[:, step.edge_index[1]]
+            weight = torch.where(known == 0, 0, now / torch.where(known == 0, 1, known))
+        if rule.mean:
+            number = torch.zeros_like(degree[:1]).index_add(1, to, torch.ones_like(weight[:1]))
+            now = torch.zeros_like(degree).index_add(1, to, weight)
+            weight = weight * (number / now.clamp_min(SMALL))[:, to]
+        return weight
+
+
+def _coefficients(step: Messages) -> Tensor:
+    """The coefficient that the layer gives each message, [M]."""
+    linear, constant = step.call.linear, step.call.constant
+    if linear is not None and linear.coefficient is None:  # all of them are 1 here
+        return torch.ones(step.edge.numel(), device=step.edge.device)
+    return constant[next(iter(constant)) if linear is None else str(linear.coefficient)].flatten()
+
+
+def rescaled_messages(runner: WorldRunner, edge_index: Tensor | None, tied: bool) -> RescaledMessages | None:
+    """The remover of a runner that only needs degrees of the edges; None if its layers need more.
+
+    Args:
+        runner: the runner that weighs messages.
+        edge_index: the whole graph that its instances were cut from; None if they were not.
+        tied: whether an edge outside an instance goes with its reverse, if that is one of the instance.
+    """
+    steps = runner.messages()
+    if not steps:
+        return None
+    instances, whole = runner.instances, runner.whole_calls
+    names = [k for k, role in instances.roles.items() if role is Role.EDGE and instances.args[k].is_floating_point()]
+    given = {k: instances.args[k].flatten() for k in names if instances.args[k].numel() == instances.num_edges}
+    if edge_index is None:
+        rules = [recognise_rule(step, given) for step in steps]
+    else:  # weights of edges outside the instances are not known here
+        rules = [recognise_rule(call, {}) for call in whole]
+    degrees = {}
+    for rule, step in dict(zip(rules, steps, strict=True)).items():
+        call = next((c for r, c in zip(rules, whole, strict=False) if r == rule), None) if edge_index is not None else None
+        degrees[rule] = _outside_degrees(rule, step, call, edge_index, instances, tied)
+    return RescaledMessages(runner, rules, degrees)
+
+
+def _outside_degrees(
+    rule: DegreeRule,
+    step: Messages,
+    whole: PropagateCall | None,
+    edge_index: Tensor | None,
+    instances: InstanceBatch,
+    tied: bool,
+) -> OutsideDegrees:
+    """What the degrees of all nodes consist of besides the edges of the instances."""
+    dtype, device = torch.get_default_dtype(), instances.x.device
+    dtype = instances.x.dtype if instances.x.is_floating_point() else dtype
+    none = torch.zeros(instances.num_nodes, dtype=dtype, device=device)
+    loose = torch.zeros(instances.num_edges, dtype=dtype, device=device)
+    if whole is None or edge_index is None:  # whole graphs: nothing is outside
+        to, added = step.edge_index[rule.receiver], step.edge < 0
+        return OutsideDegrees(none.index_add(0, to[added], torch.ones_like(to[added], dtype=dtype)), none, loose)
+    to, added = whole.edge_index[rule.receiver], whole.edge < 0
+    number = int(max(edge_index.max() if edge_index.numel() else 0, instances.node_id.max())) + 1
+    loops, total = (to[some].bincount(minlength=number).to(dtype)[instances.node_id] for some in (added, ~added))
+    real = torch.isin(instances.edge_id, whole.edge)  # a layer may have replaced self-loops
+    inside = none.index_add(0, instances.edge_index[rule.receiver], real.to(dtype))
+    outside = total - inside
+    if tied:
+        partner = reverse_edges(edge_index, number)[instances.edge_id]
+        here = positions_of((instances.edge_owner, instances.edge_id), (instances.edge_owner, partner))
+        loose = ((here < 0) & torch.isin(partner, whole.edge)).to(dtype)
+        outside = outside.index_add(0, instances.edge_index[1 - rule.receiver], -loose)
+    return OutsideDegrees(loops, outside, loose)

@@ -1,0 +1,318 @@
+"""The studio: answers equal direct calls of the model; only its own page is answered; nothing is lost or mixed up."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import socket
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from zoo import GRAPH_CONFIG, NODE_MODELS, explainer, graph, quick, seeded
+
+from nseg import InputError, ModelError
+from nseg.live.edits import GraphEdits, changed_inputs
+from nseg.live.launch import Studio, make_studio
+from nseg.live.questions import GraphQuestions, kept_pairs
+
+server = pytest.importorskip("nseg.live.server", reason="the extra 'studio' is not installed", exc_type=ImportError)
+CHROMIUM = shutil.which("chromium")
+
+
+class Failing(nn.Module):
+    """A model of graphs that fails without edges, and hangs for a while if asked to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+        self.delay = 0.0
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        time.sleep(self.delay)
+        if edge_index.size(1) == 0:
+            raise RuntimeError("there must be an edge")
+        number = torch.tensor([[float(edge_index.size(1))]])
+        return torch.cat([self.weight * number, number * 0 + 7], 1)
+
+
+def node_case() -> tuple[Any, Data]:
+    return explainer(seeded(NODE_MODELS["gcn"]), quick(steps=20), edge_mask_type="object"), graph()
+
+
+def undirected_pairs(data: Data) -> list[tuple[int, int]]:
+    return sorted({(min(a, b), max(a, b)) for a, b in data.edge_index.T.tolist() if a != b})
+
+
+@pytest.fixture
+def running() -> Iterator[Studio]:
+    studio = make_studio(*node_case()).start()
+    wait_for(studio)
+    yield studio
+    studio.stop()
+
+
+def wait_for(studio: Studio) -> None:
+    for _ in range(400):
+        if studio.server.started:
+            return
+        time.sleep(0.05)
+    raise AssertionError("the studio did not start")
+
+
+def ask(address: str, name: str, body: Any, **headers: str) -> tuple[int, dict[str, Any]]:
+    """Status and answer of a question."""
+    parts = urlsplit(address)
+    connection = HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    connection.request("POST", parts.path + name, content, headers)
+    response = connection.getresponse()
+    found = json.loads(response.read())
+    connection.close()
+    return response.status, found
+
+
+# --- questions -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_answer_is_that_of_the_model_on_the_changed_graph() -> None:
+    explain, data = node_case()
+    asked = GraphQuestions(explain, data, 3)
+    a, b = next(pair for pair in undirected_pairs(data) if 3 in pair)
+    keep = [set(ends) != {a, b} for ends in data.edge_index.T.tolist()]
+    x = data.x.clone()
+    x[1] = 0
+    x[2, 0] = 5
+    far = next(n for n in range(data.num_nodes) if (3, n) not in map(tuple, data.edge_index.T.tolist()) and n != 3)
+    edges = torch.cat([data.edge_index[:, keep], torch.tensor([[3, far], [far, 3]])], 1)
+    edits = GraphEdits(frozenset({(a, b)}), frozenset({(min(3, far), max(3, far))}), frozenset({1}), {(2, 0): 5.0})
+    with torch.no_grad():
+        expected = explain.model.eval()(x, edges)[3].softmax(-1)
+    assert asked.predict(edits).probabilities == pytest.approx(expected.tolist(), abs=1e-6)
+    assert GraphEdits.from_plain(json.loads(json.dumps(edits.to_plain()))) == edits
+
+
+def test_no_change_changes_nothing() -> None:
+    explain, data = node_case()
+    asked = GraphQuestions(explain, data, 0)
+    same = changed_inputs(asked.inputs, GraphEdits())
+    assert torch.equal(same.x, data.x)
+    assert torch.equal(same.edge_index, data.edge_index)
+
+
+def test_the_smallest_change_changes_the_class() -> None:
+    model = Failing()
+    data = Data(x=torch.ones(4, 2), edge_index=torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]]))
+    asked = GraphQuestions(explainer(model, quick(steps=5), GRAPH_CONFIG, edge_mask_type="object"), data, 0)
+    assert asked.predict(GraphEdits()).predicted == 0  # eight edges are more than seven
+    edits, says = asked.smallest_change(GraphEdits())
+    assert (len(edits.removed), says.predicted) == (1, 1)
+    assert asked.smallest_change(GraphEdits(), target=0)[0] == GraphEdits()
+    with pytest.raises(InputError, match="class must be between 0 and 1"):
+        asked.smallest_change(GraphEdits(), target=5)
+    everything = GraphEdits(removed=frozenset(undirected_pairs(data)))
+    with pytest.raises(ModelError, match="there must be an edge"):
+        asked.predict(everything)
+
+
+@pytest.mark.parametrize(
+    ("plain", "message"),
+    [
+        ({"removed": [[1]]}, "Changes must be lists"),
+        ([], "Changes must be lists"),
+        ({"hidden": [-1]}, "Changes must be lists"),
+        ({"hidden": [True]}, "Changes must be lists"),
+        ({"values": [[0, 0, "much"]]}, "Changes must be lists"),
+        ({"hidden": list(range(10_001))}, "At most 10000 changes"),
+    ],
+)
+def test_bad_changes_get_a_sentence(plain: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        GraphEdits.from_plain(plain)
+
+
+# --- the server ----------------------------------------------------------------------------------------------------------
+
+
+def test_only_the_own_page_with_the_token_is_answered(running: Studio) -> None:
+    host = urlsplit(running.address).netloc
+    good = {"output": 0, "edits": {}}
+    assert ask(running.address, "predict", good)[0] == 200
+    assert ask(running.address, "predict", good, Origin=f"http://{host}")[0] == 200
+    assert ask(f"http://{host}/wrong/", "predict", good) == (
+        403,
+        {"error": "The token in the address is wrong. Open the address that nseg studio printed."},
+    )
+    assert ask(running.address, "predict", good, Origin="http://example.org")[0] == 403
+    assert ask(running.address, "predict", good, Host="example.org")[0] == 403
+    assert ask(running.address, "predict", b"x" * (1 << 20 | 1))[0] == 413
+    assert ask(running.address, "predict", b"{")[0] == 400
+    status, found = ask(running.address, "predict", {"output": 10**6})
+    assert (status, "output must be between" in found["error"]) == (422, True)
+
+
+def test_answers_over_the_wire_equal_those_in_python(running: Studio) -> None:
+    explain, data = node_case()
+    asked = GraphQuestions(explain, data, 2)
+    pair = next(one for one in undirected_pairs(data) if 2 in one)
+    edits = GraphEdits(removed=frozenset({pair}))
+    says = asked.predict(edits)
+    body = {"output": 2, "edits": edits.to_plain()}
+    expected = {"predicted": says.predicted, "probabilities": list(says.probabilities)}
+    assert ask(running.address, "predict", body) == (200, expected)
+    status, found = ask(running.address, "explain", body)
+    own = asked.explain(edits)
+    assert (status, found["kept"], found["pns"]) == (200, kept_pairs(own), pytest.approx(float(own.pns)))
+    status, view = ask(running.address, "view", {"output": 2})
+    assert (status, view["target"], view["probabilities"]) == (
+        200,
+        2,
+        list(asked.predict(GraphEdits()).probabilities),
+    )
+
+
+def test_twenty_clients_get_their_own_answers(running: Studio) -> None:
+    explain, data = node_case()
+    pairs = undirected_pairs(data)
+
+    def client(number: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        found = []
+        for action in range(100):
+            removed = [list(pairs[(number + action * k) % len(pairs)]) for k in range(3)]
+            body = {"output": (number + action) % data.num_nodes, "edits": {"removed": removed}}
+            status, answer = ask(running.address, "predict", body)
+            assert status == 200
+            found.append((body, answer))
+        return found
+
+    with ThreadPoolExecutor(20) as pool:
+        everything = [one for some in pool.map(client, range(20)) for one in some]
+    assert len(everything) == 2000
+    known: dict[str, list[float]] = {}
+    for body, answer in everything:
+        key = json.dumps(body)
+        if key not in known:
+            says = GraphQuestions(explain, data, body["output"]).predict(GraphEdits.from_plain(body["edits"]))
+            known[key] = list(says.probabilities)
+        assert answer["probabilities"] == known[key]
+
+
+def test_a_model_that_raises_or_hangs_gives_a_message_and_the_server_lives() -> None:
+    model = Failing()
+    data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    explain = explainer(model, quick(steps=5), GRAPH_CONFIG, edge_mask_type="object")
+    studio = make_studio(explain, [data], patience=1.0).start()
+    wait_for(studio)
+    try:
+        status, found = ask(studio.address, "predict", {"edits": {"removed": [[0, 1], [1, 2]]}})
+        assert (status, "there must be an edge" in found["error"]) == (422, True)
+        model.delay = 2.5
+        status, found = ask(studio.address, "predict", {})
+        assert (status, "has not answered within 1 seconds" in found["error"]) == (503, True)
+        model.delay = 0.0
+        time.sleep(2)
+        assert ask(studio.address, "predict", {})[0] == 200
+    finally:
+        studio.stop()
+
+
+def test_a_port_in_use_and_wrong_data_get_a_sentence() -> None:
+    explain, data = node_case()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(InputError, match="The port must be free"):
+            make_studio(explain, data, port=taken.getsockname()[1])
+    with pytest.raises(InputError, match="must get an Explainer"):
+        make_studio(explain.model, data)
+    with pytest.raises(InputError, match="must get one graph"):
+        make_studio(explain, [data])
+
+
+def test_a_studio_that_was_stopped_starts_again_at_the_same_address() -> None:
+    first = make_studio(*node_case(), token="secret").start()
+    wait_for(first)
+    port = urlsplit(first.address).port
+    body = {"output": 1, "edits": {}}
+    before = ask(first.address, "predict", body)
+    first.stop()
+    with pytest.raises(OSError, match=r"refused|reset"):
+        ask(first.address, "predict", body)
+    second = make_studio(*node_case(), token="secret", port=port or 0).start()
+    wait_for(second)
+    try:
+        assert second.address == first.address
+        assert ask(second.address, "predict", body) == before
+    finally:
+        second.stop()
+
+
+def test_the_page_is_built_from_its_sources_parses_no_markup_and_asks_only_its_server() -> None:
+    web, bundle = Path(server.BUNDLE.parent / "web"), server.BUNDLE / "studio.js"
+    code = [f"{folder}/{path.name}" for folder in ("src", "studio") for path in (web / folder).iterdir()]
+    digest = hashlib.sha256()
+    for name in sorted([*code, "build.mjs", "package-lock.json"]):
+        digest.update(name.encode() + b"\0" + (web / name).read_bytes() + b"\0")
+    assert f"sources {digest.hexdigest()}\n" in bundle.read_text(), "run: make page"
+    text = (web / "studio" / "studio.ts").read_text()
+    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|eval\(", text)
+    assert re.findall(r"fetch\((.*?),", text) == ["name"]
+    assert set(re.findall(r'ask<.*>\("(\w+)"', text)) == {"view", "predict", "explain", "change"}
+
+
+# --- the page ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt install chromium)")
+def test_a_person_clicks_and_sees_what_the_model_says(running: Studio) -> None:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    explain, data = node_case()
+    asked = GraphQuestions(explain, data, 0)
+    pair = next(one for one in undirected_pairs(data) if 0 in one)
+    wrong: list[str] = []
+
+    def shown(page: Any) -> list[float]:
+        page.wait_for_timeout(600)
+        return [float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts()]
+
+    def expected(edits: GraphEdits) -> list[float]:
+        return [pytest.approx(p, abs=6e-4) for p in asked.predict(edits).probabilities]
+
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        page, other = browser.new_page(viewport={"width": 390, "height": 900}), browser.new_page(color_scheme="dark")
+        for one in (page, other):
+            one.set_default_timeout(60_000)
+            one.on("pageerror", lambda error: wrong.append(str(error)))
+            one.goto(running.address)
+            one.wait_for_selector("#says")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        edge = page.get_by_role("checkbox", name=f"edge {pair[0]} - {pair[1]}", exact=True)
+        edge.focus()
+        page.keyboard.press("Enter")  # the keyboard does what a click does
+        without = GraphEdits(removed=frozenset({pair}))
+        assert shown(page) == expected(without)
+        assert edge.get_attribute("aria-checked") == "false"
+        assert shown(other) == expected(GraphEdits())  # two tabs do not disturb each other
+        page.get_by_role("button", name="Undo").click()
+        assert shown(page) == expected(GraphEdits())
+        page.get_by_role("button", name="Redo").click()
+        assert shown(page) == expected(without)
+        page.get_by_role("button", name="Explain this").click()
+        page.get_by_text("The explanation keeps").wait_for()
+        kept = page.locator("line.kept").count()
+        assert kept == len([one for one in kept_pairs(asked.explain(without)) if one[0] != one[1]])
+        page.get_by_role("button", name="Smallest change").click()
+        page.get_by_text(re.compile("^(Without .* the model says|No few edges)")).wait_for()
+        browser.close()
+    assert wrong == []
