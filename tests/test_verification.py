@@ -92,6 +92,27 @@ def test_numbers_of_soft_masks_are_right_too() -> None:
             assert (float(each.p_factual[b]), float(each.p_complement[b])) == truth
 
 
+def test_joint_masks_have_one_pns_everywhere() -> None:
+    """The complement of joint masks mixes three worlds; each is PyG's own prediction under masks."""
+    data, masks = graph(12, 18), {"edge_mask_type": "object", "node_mask_type": "object"}
+    explain = explainer(seeded(NODE_MODELS["gcn"]), NSEG(steps=10, split=(0.5, 0.2, 0.3)), **masks)
+    found = explain_many(explain, data, [0, 4, 9])
+    each, certificates = metrics.Evaluator(explain, data, found).each("hard"), certify(explain, data, found)
+    for b, one in enumerate(found):
+        edge = torch.zeros(data.num_edges).index_copy(0, one.edge_id, one.hard_edge_mask.float())
+        node = torch.zeros(data.num_nodes, 1).index_copy(0, one.node_id, one.hard_node_mask.float())
+
+        def p(edge_mask: Tensor, node_mask: Tensor, one: Any = one) -> float:
+            output = explain.get_masked_prediction(data.x, data.edge_index, node_mask, edge_mask)
+            return float(output[one.output_id].softmax(-1)[int(one.target[one.index])])
+
+        without = 0.5 * p(1 - edge, 1 - node) + 0.2 * p(1 - edge, node) + 0.3 * p(edge, 1 - node)
+        pns = pytest.approx(max(0, p(edge, node) - without), abs=1e-5)
+        assert one.pns == pns
+        assert max(0, float(each.p_factual[b] - each.p_complement[b])) == pns
+        assert certificates[b].pns == pns
+
+
 def test_a_single_call_is_verified_too() -> None:
     data = gated_graph(0)
     explain = Explainer(
