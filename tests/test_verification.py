@@ -184,6 +184,42 @@ def test_a_model_that_asserts_on_another_graph_is_explained_on_its_own() -> None
         assert one.p_factual == pytest.approx(other.p_factual, abs=1e-5)
 
 
+class Remembering(nn.Module):
+    """Computes a gate from hidden features once for each number of nodes, and counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = GraphConv(FEATURES, 8), GraphConv(8, 8), nn.Linear(8, CLASSES)
+        self.gate: Tensor | None = None
+        self.calls = 0
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.calls += 1
+        self.seen = self.seen + 1
+        h = self.first(x, edge_index).relu()
+        if self.gate is None or len(self.gate) != len(x):
+            self.gate = (h.detach().sum(1, keepdim=True) > 1).float()
+        return self.head(self.second(h * self.gate, edge_index).relu())
+
+
+@pytest.mark.filterwarnings("ignore:.*searched again without shortcuts", "ignore:Shortcuts are not exact")
+def test_a_model_that_remembers_is_asked_afresh_in_every_world_and_left_as_it_was() -> None:
+    data, model = graph(16, 26, 1), seeded(Remembering)
+    found = explain_many(explainer(model, quick(steps=5)), data, range(6))
+    each = metrics.Evaluator(explainer(model, quick(steps=5)), data, found).each("hard")
+    assert (model.gate, model.calls, float(model.seen)) == (None, 0, 0.0)
+    for b, one in enumerate(found):
+        explain = explainer(seeded(Remembering), quick(steps=5))
+        full = torch.zeros(data.num_edges).index_copy(0, one.edge_id, one.hard_edge_mask.float())
+        target = int(one.target[one.index])
+        for mask, p, measured in ((full, one.p_factual, each.p_factual), (1 - full, one.p_complement, each.p_complement)):
+            explain.model.gate = None
+            output = explain.get_masked_prediction(data.x, data.edge_index, None, mask)[one.output_id]
+            assert float(output.softmax(-1)[target]) == pytest.approx(p, abs=1e-4)
+            assert float(measured[b]) == pytest.approx(p, abs=1e-4)
+
+
 # --- identity of edges ---------------------------------------------------------------------------------------------------
 
 
