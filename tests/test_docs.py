@@ -82,6 +82,15 @@ def test_every_equation_links_to_a_function() -> None:
     assert [section.split("\n")[0] for section in sections if "][nseg." not in section] == []
 
 
+def test_every_test_that_a_page_names_exists() -> None:
+    named = {
+        (file, name) for page in PAGES for file, name in re.findall(r"(test_\w+\.py)::(test_\w+)", page.read_text("utf-8"))
+    }
+    assert len(named) > 30
+    for file, name in sorted(named):
+        assert f"def {name}(" in (ROOT / "tests" / file).read_text("utf-8"), f"{file}::{name}"
+
+
 def test_the_picture_of_the_rooms_shows_the_map_in_contributing() -> None:
     spec = importlib.util.spec_from_file_location("make_pictures", DOCS / "make_pictures.py")
     assert spec is not None

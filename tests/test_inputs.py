@@ -126,6 +126,15 @@ def test_metrics_certificates_training_and_reports_see_the_same_graphs(name: str
     assert torch.equal(*losses)
 
 
+@pytest.mark.parametrize("name", COLLECTIONS)
+def test_counterfactuals_see_the_same_graphs(name: str) -> None:
+    explain, make = explainer(seeded(Molecule), quick(steps=3), GRAPH_CONFIG), COLLECTIONS[name]
+    for number in (1, -1):
+        assert nseg.counterfactual(explain, make(), number, most=2) == nseg.counterfactual(explain, GRAPHS, number, most=2)
+    with pytest.raises(InputError, match="which of the 5 graphs is meant"):
+        nseg.counterfactual(explain, make())
+
+
 def test_a_stored_run_of_a_loader_holds_all_graphs(tmp_path) -> None:
     explain = explainer(seeded(Molecule), quick(steps=3), GRAPH_CONFIG)
     assert len(explain_many(explain, DataLoader(GRAPHS, batch_size=2), out=tmp_path / "run")) == 5
@@ -297,6 +306,45 @@ def test_a_model_that_cannot_be_explained_is_refused_for_the_true_reason(name: s
         explain_many(explain, changed(x=x), 5) if many else explain(x, DATA.edge_index, index=5)
 
 
+@pytest.mark.parametrize("name", ["lazy", "inference mode", "float16", "forward(data)"])
+def test_metrics_certificates_and_counterfactuals_refuse_such_models_for_the_same_reason(name: str) -> None:
+    make, words = MODELS[name]
+    found = explain_many(node_explainer(), DATA, 5)
+    explain = node_explainer(make())
+    for ask in (
+        lambda: metrics.Evaluator(explain, DATA, found),
+        lambda: certify(explain, DATA, found),
+        lambda: nseg.counterfactual(explain, DATA, 5),
+    ):
+        with pytest.raises(ModelError, match=words):
+            ask()
+
+
+def test_a_large_graph_is_made_of_a_folder_or_one_homogeneous_graph() -> None:
+    for source in (HeteroData(), [DATA], None, 3):
+        with pytest.raises(InputError, match="made of a folder or a homogeneous Data object"):
+            LargeGraph(source)
+
+
+class Multiplies(Says):
+    """Multiplies by a sparse matrix beside its layers."""
+
+    def forward(self, x, edge_index):
+        ones, nodes = torch.ones(edge_index.size(1)), len(x)
+        matrix = torch.sparse_coo_tensor(edge_index, ones, (nodes, nodes), check_invariants=False)
+        return super().forward(x + 0.1 * torch.sparse.mm(matrix, x), edge_index)
+
+
+def test_a_model_may_multiply_sparse_matrices() -> None:
+    explain = node_explainer(Multiplies(lambda z: z))
+    (one,) = explain_many(explain, DATA, [5])
+    full = torch.zeros(DATA.num_edges).index_copy(0, one.edge_id, one.hard_edge_mask.float())
+    pyg = node_explainer(explain.model)
+    for mask, p in ((full, one.p_factual), (1 - full, one.p_complement)):
+        output = pyg.get_masked_prediction(DATA.x, DATA.edge_index, None, mask)[5]
+        assert float(output.softmax(-1)[int(one.target[one.index])]) == pytest.approx(p, abs=1e-4)
+
+
 def test_the_remedies_work() -> None:
     lazy = MODELS["lazy"][0]()
     lazy(DATA.x, DATA.edge_index)
@@ -347,7 +395,11 @@ BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": 
 )
 def test_probabilities_declared_raw_get_one_warning_per_call(turn, config) -> None:
     explain = node_explainer(Says(turn), config=config)
-    calls = (lambda: explain_many(explain, DATA, range(6), shard=2), lambda: explain(DATA.x, DATA.edge_index, index=3))
+    calls = (
+        lambda: explain_many(explain, DATA, range(6), shard=2),
+        lambda: explain(DATA.x, DATA.edge_index, index=3),
+        lambda: nseg.counterfactual(explain, DATA, 3, most=1),
+    )
     for call in calls:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -52,9 +52,9 @@ def gated_graph(seed: int) -> Data:
     return data
 
 
-def pyg_probabilities(explain: Explainer, data: Data, one: Any) -> tuple[float, float]:
-    """PyG's own probability of the class under the hard mask and under its complement, on the whole graph."""
-    full = torch.zeros(data.num_edges).index_copy(0, one.edge_id, one.hard_edge_mask.float())
+def pyg_probabilities(explain: Explainer, data: Data, one: Any, mask: Tensor | None = None) -> tuple[float, float]:
+    """PyG's own probability of the class under the hard (or another) mask and its complement, on the whole graph."""
+    full = torch.zeros(data.num_edges).index_copy(0, one.edge_id, (one.hard_edge_mask if mask is None else mask).float())
     target = int(one.target[one.index])
     outputs = (explain.get_masked_prediction(data.x, data.edge_index, None, mask) for mask in (full, 1 - full))
     with_it, without = (float(output[one.output_id].softmax(-1)[target]) for output in outputs)
@@ -77,6 +77,40 @@ def test_numbers_are_right_where_messages_depend_on_hidden_features() -> None:
             assert (float(each.p_factual[b]), float(each.p_complement[b])) == truth
             assert (certificates[b].p_factual, certificates[b].p_complement) == truth
     assert redone, "the models must defeat the shortcuts on some graph, or this test shows nothing"
+
+
+def test_numbers_of_soft_masks_are_right_too() -> None:
+    """A hard mask can be right by chance where the soft one, which was searched with a wrong shortcut, is not."""
+    for seed in (1, 2):
+        explain, data = explainer(seeded(Gated, seed), quick(steps=3)), gated_graph(seed)
+        with pytest.warns(NsegWarning, match=REDONE):
+            found = explain_many(explain, data, range(data.num_nodes))
+        each = metrics.Evaluator(explain, data, found).each("soft")
+        for b, one in enumerate(found):
+            truth = pytest.approx(pyg_probabilities(explain, data, one, one.edge_mask), abs=2e-4)
+            assert (one.soft_p_factual, one.soft_p_complement) == truth
+            assert (float(each.p_factual[b]), float(each.p_complement[b])) == truth
+
+
+def test_joint_masks_have_one_pns_everywhere() -> None:
+    """The complement of joint masks mixes three worlds; each is PyG's own prediction under masks."""
+    data, masks = graph(12, 18), {"edge_mask_type": "object", "node_mask_type": "object"}
+    explain = explainer(seeded(NODE_MODELS["gcn"]), NSEG(steps=10, split=(0.5, 0.2, 0.3)), **masks)
+    found = explain_many(explain, data, [0, 4, 9])
+    each, certificates = metrics.Evaluator(explain, data, found).each("hard"), certify(explain, data, found)
+    for b, one in enumerate(found):
+        edge = torch.zeros(data.num_edges).index_copy(0, one.edge_id, one.hard_edge_mask.float())
+        node = torch.zeros(data.num_nodes, 1).index_copy(0, one.node_id, one.hard_node_mask.float())
+
+        def p(edge_mask: Tensor, node_mask: Tensor, one: Any = one) -> float:
+            output = explain.get_masked_prediction(data.x, data.edge_index, node_mask, edge_mask)
+            return float(output[one.output_id].softmax(-1)[int(one.target[one.index])])
+
+        without = 0.5 * p(1 - edge, 1 - node) + 0.2 * p(1 - edge, node) + 0.3 * p(edge, 1 - node)
+        pns = pytest.approx(max(0, p(edge, node) - without), abs=1e-5)
+        assert one.pns == pns
+        assert max(0, float(each.p_factual[b] - each.p_complement[b])) == pns
+        assert certificates[b].pns == pns
 
 
 def test_a_single_call_is_verified_too() -> None:
@@ -148,6 +182,42 @@ def test_a_model_that_asserts_on_another_graph_is_explained_on_its_own() -> None
     reference = explain_many(explainer(explain.model.inner, quick(steps=3)), data, [0, 5])
     for one, other in zip(found, reference, strict=True):
         assert one.p_factual == pytest.approx(other.p_factual, abs=1e-5)
+
+
+class Remembering(nn.Module):
+    """Computes a gate from hidden features once for each number of nodes, and counts its calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second, self.head = GraphConv(FEATURES, 8), GraphConv(8, 8), nn.Linear(8, CLASSES)
+        self.gate: Tensor | None = None
+        self.calls = 0
+        self.register_buffer("seen", torch.zeros(()))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.calls += 1
+        self.seen = self.seen + 1
+        h = self.first(x, edge_index).relu()
+        if self.gate is None or len(self.gate) != len(x):
+            self.gate = (h.detach().sum(1, keepdim=True) > 1).float()
+        return self.head(self.second(h * self.gate, edge_index).relu())
+
+
+@pytest.mark.filterwarnings("ignore:.*searched again without shortcuts", "ignore:Shortcuts are not exact")
+def test_a_model_that_remembers_is_asked_afresh_in_every_world_and_left_as_it_was() -> None:
+    data, model = graph(16, 26, 1), seeded(Remembering)
+    found = explain_many(explainer(model, quick(steps=5)), data, range(6))
+    each = metrics.Evaluator(explainer(model, quick(steps=5)), data, found).each("hard")
+    assert (model.gate, model.calls, float(model.seen)) == (None, 0, 0.0)
+    for b, one in enumerate(found):
+        explain = explainer(seeded(Remembering), quick(steps=5))
+        full = torch.zeros(data.num_edges).index_copy(0, one.edge_id, one.hard_edge_mask.float())
+        target = int(one.target[one.index])
+        for mask, p, measured in ((full, one.p_factual, each.p_factual), (1 - full, one.p_complement, each.p_complement)):
+            explain.model.gate = None
+            output = explain.get_masked_prediction(data.x, data.edge_index, None, mask)[one.output_id]
+            assert float(output.softmax(-1)[target]) == pytest.approx(p, abs=1e-4)
+            assert float(measured[b]) == pytest.approx(p, abs=1e-4)
 
 
 # --- identity of edges ---------------------------------------------------------------------------------------------------

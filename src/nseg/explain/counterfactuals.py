@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -14,7 +15,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import Explainer
 from torch_geometric.explain.config import ModelTaskLevel
 
-from nseg.errors import InputError, UnsupportedError
+from nseg.errors import InputError, NsegWarning, UnsupportedError
 from nseg.explain.change import Counterfactual, FeatureChange
 from nseg.explain.changed_graph import ChangedGraph, Switches
 from nseg.explain.jobs import BUDGET, make_job
@@ -80,6 +81,7 @@ def counterfactual(
     settings = getattr(getattr(explainer, "algorithm", None), "settings", None)
     both = bool(getattr(settings, "undirected", False)) if undirected is None else undirected
     request = _Request(to, remove, features, nodes, both, most, worlds)
+    data = _separate(explainer, data)
     graph, number = _one_graph(explainer, data, index)
     names = resolve_names(data, node_names, feature_names, class_names, edge_names, units).graph(number)
     single = explainer.model_config.task_level is not ModelTaskLevel.graph
@@ -94,12 +96,14 @@ def counterfactual(
         row = int(check_index(number, output_role(inputs, job.outcome.level)[1])[0]) if single else 0
         wide = _with_additions(inputs, additions)
         traced = TracedGraph(job.model, job.outcome, wide, edges=False, nodes=False)
+        if (note := job.outcome.note(traced.output)) is not None:
+            warnings.warn(note, NsegWarning, stacklevel=2)
         found = _Search(traced, row, inputs.num_edges, request, names).run()
     return replace(found, output_id=row if single else number)
 
 
-def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
-    """The graph that is changed, and the number of the output."""
+def _separate(explainer: Explainer, data: Any) -> Any:
+    """One graph; or at graph level a sequence of single graphs, if several were given in whatever way."""
     if isinstance(data, HeteroData) or (isinstance(data, Sequence) and any(isinstance(one, HeteroData) for one in data)):
         raise UnsupportedError(
             "Counterfactuals need homogeneous graphs (got HeteroData). Use explain_many, or to_homogeneous()."
@@ -114,9 +118,13 @@ def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
             f"explainer must be an Explainer of PyG or nseg (got {type(explainer).__name__}). "
             + ("Were explainer and data swapped?" if isinstance(data, Explainer) else "Make one for the model.")
         )
-    several = explainer.model_config.task_level is ModelTaskLevel.graph and not (
-        isinstance(data, Data) and not isinstance(data, Batch)
-    )
+    one = isinstance(data, Data) and not isinstance(data, Batch)
+    return data if one or explainer.model_config.task_level is not ModelTaskLevel.graph else separate_graphs(data)
+
+
+def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
+    """The graph that is changed, and the number of the output."""
+    several = explainer.model_config.task_level is ModelTaskLevel.graph and not isinstance(data, Data)
     if index is None and several and len(data) > 1:
         raise InputError(f"index must say which of the {len(data)} graphs is meant (got None). Try index=0.")
     if index is None and explainer.model_config.task_level is not ModelTaskLevel.graph:
@@ -127,9 +135,8 @@ def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
     number = 0 if index is None else int(index)
     if not several:
         return data, number
-    graphs = separate_graphs(data)
-    row = int(check_index(number, len(graphs))[0])
-    return graphs[row], row
+    row = int(check_index(number, len(data))[0])
+    return data[row], row
 
 
 def _with_additions(inputs: ModelInputs, additions: Any) -> ModelInputs:

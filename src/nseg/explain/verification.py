@@ -1,9 +1,9 @@
-"""Every final answer is verified: its hard masks run once more without shortcuts.
+"""Every final answer is verified: its masks run once more without shortcuts.
 
 Shortcuts (:mod:`nseg.model.strategy`) are verified on a few outputs before they are used, which a model can pass and
-still treat other outputs differently. So the probabilities of every hard explanation are computed again on a wider
-subgraph, with all messages and nothing carried over from the whole graph, in one batch; and for a random sample also
-alone on the caller's whole graph. The plain strategy decides in doubt.
+still treat other outputs differently. So the probabilities of the hard and soft masks of every explanation are computed
+again on a wider subgraph, with all messages and nothing carried over from the whole graph, in one batch; and for a random
+sample also alone on the caller's whole graph. The plain strategy decides in doubt.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
+from nseg.search.worlds import evaluate
 
 if TYPE_CHECKING:
     from nseg.explain.answers import BatchAnswer
@@ -78,7 +79,7 @@ def _agrees(answer: BatchAnswer, which: Tensor, reference: CausalModel | None) -
         return none
     try:
         p = reference_probabilities(answer, which, reference)
-        own = _probabilities(answer.measured)[:, which]
+        own = _probabilities(answer.soft_p, answer.measured)[:, which]
     except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
         return none
     tolerance = 2 * torch.finfo(p.dtype).eps ** 0.6
@@ -89,35 +90,45 @@ def _agrees(answer: BatchAnswer, which: Tensor, reference: CausalModel | None) -
 
 @torch.no_grad()
 def reference_probabilities(answer: BatchAnswer, which: Tensor, reference: CausalModel) -> Tensor:
-    """p_factual and p_complement of the hard masks of some answers in a reference, with masks and with deletion, [4, b].
+    """p_factual and p_complement of some answers in a reference: soft masks, hard masks, hard masks by deletion, [6, b].
 
     Edges and nodes outside the masks count as not explained, as on an explanation: 0 in the mask, 1 in its complement.
     """
-    instances = answer.instances.select(which)
-    there = reference.instances
-    masks, kind = Masks(), None
-    if EDGES in answer.hard:
+    hard, soft = (_masks_in(reference, answer, which, masks) for masks in (answer.hard, answer.soft))
+    parts = MaskParts.of(reference.instances, EDGES in hard, _node_mask_type(answer))
+    found = evaluate(reference, parts, soft.map(lambda mask: mask.unsqueeze(0)), answer.split)
+    measured = measure_hard(reference, parts, hard, answer.split, answer.measured.intervention)
+    return _probabilities(torch.cat([found.p_factual, found.p_complement]), measured)
+
+
+def _node_mask_type(answer: BatchAnswer) -> MaskType | None:
+    if NODES not in answer.hard:
+        return None
+    if answer.common:
+        return MaskType.common_attributes
+    return MaskType.object if answer.hard[NODES].size(1) == 1 else MaskType.attributes
+
+
+def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks: Masks) -> Masks:
+    """Masks of some answers, on the edges and nodes of a reference."""
+    instances, there, found = answer.instances.select(which), reference.instances, Masks()
+    if EDGES in masks:
         mine = torch.isin(answer.instances.edge_owner, which)
-        values = answer.hard[EDGES][mine].to(reference.dtype)
-        masks[EDGES] = _place(values, instances, there, edges=True)
+        found[EDGES] = _place(masks[EDGES][mine], instances, there, edges=True)
         if answer.tied:  # as on an explanation
-            masks[EDGES] = torch.maximum(masks[EDGES], masks[EDGES][reverse_edges(there.edge_index, there.num_nodes)])
-    if NODES in answer.hard:
-        hard = answer.hard[NODES]
-        if answer.common:
-            per_type = hard.view(-1, instances.node_types, hard.size(1))  # [B, types, F]
-            kind, masks[NODES] = MaskType.common_attributes, per_type[which].flatten(0, 1).to(reference.dtype)
-        else:
-            kind = MaskType.object if hard.size(1) == 1 else MaskType.attributes
-            mine = torch.isin(answer.instances.node_owner, which)
-            masks[NODES] = _place(hard[mine].to(reference.dtype), instances, there, edges=False)
-    parts = MaskParts.of(there, EDGES in masks, kind)
-    return _probabilities(measure_hard(reference, parts, masks, answer.split, answer.measured.intervention))
+            found[EDGES] = torch.maximum(found[EDGES], found[EDGES][reverse_edges(there.edge_index, there.num_nodes)])
+    if NODES in masks and answer.common:
+        per_type = masks[NODES].view(-1, instances.node_types, masks[NODES].size(1))  # [B, types, F]
+        found[NODES] = per_type[which].flatten(0, 1)
+    elif NODES in masks:
+        mine = torch.isin(answer.instances.node_owner, which)
+        found[NODES] = _place(masks[NODES][mine], instances, there, edges=False)
+    return found.map(lambda mask: mask.to(reference.dtype))
 
 
-def _probabilities(measured: Measured) -> Tensor:
-    """p_factual and p_complement by all interventions that are known, masks first, [2 or 4, B]."""
-    return torch.cat([torch.stack([one.p_factual, one.p_complement]) for one in measured.by.values()])
+def _probabilities(soft_p: Tensor, measured: Measured) -> Tensor:
+    """p_factual and p_complement of soft masks, and of hard ones by all interventions that are known, [4 or 6, B]."""
+    return torch.cat([soft_p, *(torch.stack([one.p_factual, one.p_complement]) for one in measured.by.values())])
 
 
 def _place(values: Tensor, here: InstanceBatch, there: InstanceBatch, edges: bool) -> Tensor:

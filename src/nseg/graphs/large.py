@@ -79,6 +79,11 @@ class LargeGraph:
         whole = isinstance(neighbours, Integral) and not isinstance(neighbours, bool)
         if neighbours is not None and not (whole and neighbours > 0):
             raise InputError(f"neighbours must be a positive whole number or None (got {neighbours!r}). Try {NEIGHBOURS}.")
+        if not isinstance(source, Data | str | Path):
+            raise InputError(
+                f"A LargeGraph must be made of a folder or a homogeneous Data object (got {type(source).__name__}). Write "
+                "arrays with LargeGraph.write; use to_homogeneous() on HeteroData."
+            )
         self.neighbours = neighbours
         self.folder = None if isinstance(source, Data) else Path(source).absolute()
         self._load(source if isinstance(source, Data) else None)

@@ -20,6 +20,7 @@ from nseg.explanation import explained_targets, with_ids
 from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.model_checks import check_model
 from nseg.graphs.separate import separate_graphs
 from nseg.metrics.hetero import flatten_for_metrics
 from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
@@ -128,6 +129,7 @@ class WorldEvaluator:
             )
         if not isinstance(data, Data) or (isinstance(data, Batch) and explainer.model_config.task_level.value == "graph"):
             data = separate_graphs(data)
+        check_model(model)
         self.explainer, self.explanations = explainer, [with_ids(one) for one in found]
         settings = found[0].get("settings") or {}
         self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))
@@ -198,19 +200,18 @@ class WorldEvaluator:
         return groups
 
     def _is_right(self, groups: list[EvaluatedGroup]) -> bool:
-        """Whether causal models agree with the references on all explanations, and with plain passes on a sample.
+        """Whether causal models agree with the references, and with plain passes on a sample and wherever in doubt.
 
-        Compared are the worlds of the hard masks, and two random worlds.
+        Compared are the worlds of the hard and of the soft masks, and two random worlds.
         """
-        masks = self.default_masks
-        output = self.in_order([group.causal.output(self._test_weights(group, masks)) for group in groups], 1, groups)
+        output = self.in_order([group.causal.output(self._test_weights(group)) for group in groups], 1, groups)
 
         def agrees(numbers: Tensor, reference: CausalModel | None) -> Tensor:
             none = torch.zeros_like(numbers, dtype=torch.bool)
             if reference is None:
                 return none
             try:
-                found = reference.output(self._test_weights(self._group(numbers, reference), masks))
+                found = reference.output(self._test_weights(self._group(numbers, reference)))
             except Exception:  # a model may raise anything on graphs that it does not expect; plain passes decide
                 return none
             return self.outcome.agree(found, output[:, numbers])
@@ -218,15 +219,15 @@ class WorldEvaluator:
         numbers = torch.arange(len(self.explanations), device=output.device)
         doubtful = numbers[~agrees(numbers, self.source.reference(numbers))]
         size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self.source.members, 1)))
-        rng = torch.Generator().manual_seed(0)
-        sample = [some[torch.randperm(len(some), generator=rng).to(some.device)][:size] for some in (numbers, doubtful)]
-        chosen = torch.unique(torch.cat(sample))
+        sample = numbers[torch.randperm(len(numbers), generator=torch.Generator().manual_seed(0)).to(numbers.device)][:size]
+        chosen = torch.unique(torch.cat([sample, doubtful]))
         return all(bool(agrees(one.view(1), self.source.plain(int(one)))) for one in chosen)
 
-    def _test_weights(self, group: EvaluatedGroup, masks: Sequence[Masks]) -> Masks:
+    def _test_weights(self, group: EvaluatedGroup) -> Masks:
         """Weights of the worlds that a causal model is verified in."""
-        packed = group.pack(masks)
-        worlds = build_worlds(group.parts, packed.map(lambda mask: mask.unsqueeze(0)))
+        packed, soft = group.pack(self.default_masks), group.pack(self.masks("soft"))
+        both = Masks({name: torch.stack([mask, soft[name].to(mask.dtype)]) for name, mask in packed.items()})
+        worlds = build_worlds(group.parts, both)
         worlds.pop(OUTSIDE, None)
         for part in group.parts:
             u = uniform(self._keys(group, part), 2, (0,), worlds[part.name].dtype).T  # [2, m]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock, RLock
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -68,6 +69,42 @@ def _borrowed(model: nn.Module) -> Iterator[None]:
                 setattr(module, name, value)
             for layer in masked:
                 layer.explain = True
+
+
+@contextmanager
+def keep_attributes(model: nn.Module) -> Iterator[None]:
+    """Undo what ``forward`` assigns to attributes and buffers, so that no pass depends on the one before.
+
+    A model may cache what it computed from another graph or another world. Once a model was seen to assign nothing, its
+    attributes are no longer compared, because that takes time; :func:`forget_attributes` makes sure that they are.
+    """
+    if not _assigns.get(model, True):
+        yield
+        return
+    before = [(held, dict(held)) for module in model.modules() for held in (vars(module), module._buffers)]
+    try:
+        yield
+    finally:
+        changed = [_restore(held, content) for held, content in before]
+        _assigns[model] = any(changed)
+
+
+_assigns: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+
+
+def forget_attributes(model: nn.Module) -> None:
+    """Let :func:`keep_attributes` compare the attributes of a model again."""
+    _assigns.pop(model, None)
+
+
+def _restore(held: dict[str, Any], content: dict[str, Any]) -> bool:
+    """Give a dictionary the content that it had; returns whether it has changed."""
+    new = [name for name in held if name not in content]
+    other = [name for name, value in content.items() if held.get(name, held) is not value]
+    for name in new:
+        del held[name]
+    held.update({name: content[name] for name in other})
+    return bool(new or other)
 
 
 @contextmanager

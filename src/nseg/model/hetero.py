@@ -73,18 +73,19 @@ class HeteroModel(nn.Module):
     def __init__(self, model: nn.Module, schema: HeteroSchema) -> None:
         super().__init__()
         self.model, self.schema = model, schema
-        self._latest: tuple[tuple[Tensor, Tensor, Tensor], TypedEdges] | None = None
+        # a list, because attributes that are assigned in a forward pass do not outlive it (borrow.keep_attributes)
+        self._latest: list[tuple[tuple[Tensor, ...], TypedEdges]] = []
 
     @property
     def typed_edges(self) -> TypedEdges:
         """Nodes and edges of the latest call by type."""
-        assert self._latest is not None
-        return self._latest[1]
+        ((_, typed),) = self._latest
+        return typed
 
     def _sort(self, *flat: Tensor) -> TypedEdges:
         """Nodes and edges by type; kept, because the worlds of a search share them."""
-        if self._latest is None or any(a is not b for a, b in zip(self._latest[0], flat, strict=True)):
-            self._latest = flat, TypedEdges.of(self.schema, *flat)  # type: ignore[assignment]
+        if not self._latest or any(a is not b for a, b in zip(self._latest[0][0], flat, strict=True)):
+            self._latest[:] = [(flat, TypedEdges.of(self.schema, *flat))]
         return self.typed_edges
 
     def forward(self, x: Tensor, edge_index: Tensor, **flat: Any) -> Tensor:

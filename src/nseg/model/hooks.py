@@ -15,7 +15,7 @@ from torch_geometric.nn import MessagePassing
 from nseg.errors import ModelError
 from nseg.graphs.inputs import ModelInputs
 from nseg.graphs.model_checks import check_precision
-from nseg.model.borrow import wrap_model_errors
+from nseg.model.borrow import forget_attributes, keep_attributes, wrap_model_errors
 from nseg.model.outcomes import Outcome
 
 
@@ -53,7 +53,8 @@ def hook_layers(
 
 def call_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tensor:
     """The model's output in the canonical shape of its outcome: one row per node, link or graph."""
-    output = model(inputs.x, inputs.edge_index, **inputs.kwargs)
+    with keep_attributes(model):
+        output = model(inputs.x, inputs.edge_index, **inputs.kwargs)
     if not isinstance(output, Tensor):
         raise ModelError(f"The model must return one tensor (got {type(output).__name__}). Wrap it so that it does.")
     if not output.is_floating_point():
@@ -65,6 +66,7 @@ def call_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tenso
 
 def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome, twice: bool = True) -> Tensor:
     """The model's output, checked: what its configuration says it is and, if run ``twice``, deterministic."""
+    forget_attributes(model)
     with torch.no_grad(), wrap_model_errors():
         output = call_model(model, inputs, outcome)
         again = call_model(model, inputs, outcome) if twice else output

@@ -37,7 +37,7 @@ class SizePath:
 def measure_path(causal: CausalModel, parts: MaskParts, soft: Masks, hard: Masks, settings: BaseSettings) -> SizePath:
     """The bound for several sizes: elements of the explanation come first, then the others, each by their weight."""
     weight, kept = parts.flatten(soft), parts.flatten(hard).to(causal.dtype)
-    rank = ranks(2 * kept + weight / weight.abs().max().clamp_min(1), parts.owner)
+    rank = ranks(kept, parts.owner, late=-weight)
     own = torch.zeros_like(parts.count).index_add(0, parts.owner, kept.long())
     grid = torch.tensor(size_grid(int(parts.count.max())), device=rank.device).unsqueeze(1)
     sizes = torch.cat([torch.minimum(grid, parts.count), own.unsqueeze(0)]).sort(0).values  # [T, B]
