@@ -554,7 +554,7 @@ def test_explanations_with_different_settings_are_not_certified_together() -> No
     data, model = graph(), seeded(NODE_MODELS["gin"])
     explain, other = (explainer(model, quick(steps=0, undirected=u)) for u in (True, False))
     found = explain_many(explain, data, [0]) + explain_many(other, data, [1])
-    with pytest.raises(InputError, match="must share the settings undirected and split"):
+    with pytest.raises(InputError, match="must share the settings undirected, split and intervention"):
         certify(explain, data, found)
     found[0].hard_edge_mask = found[0].edge_index[0] < found[0].edge_index[1]
     with pytest.raises(InputError, match="Both directions of an edge"):

@@ -218,7 +218,7 @@ def test_bad_arguments_get_a_sentence() -> None:
     found = explain_many(explain, data, [3, 5])
     evaluator = Evaluator(explain, data, found)
     for wrong, message in (
-        (lambda: evaluator.fidelity("hard", "delete"), "'mask' or 'remove'"),
+        (lambda: evaluator.fidelity("hard", "delete"), "'mask', 'remove', 'both'"),
         (lambda: evaluator.fidelity("Hard"), "'soft', 'hard' or a threshold"),
         (lambda: evaluator.thresholds(()), "ascending order"),
         (lambda: evaluator.thresholds((0.9, 0.1)), "ascending order"),
