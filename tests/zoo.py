@@ -253,4 +253,4 @@ class Planted(MessagePassing):
 
 def quick(objective: str = "pns", **settings: Any) -> NSEG:
     """NSEG with one start and without the moves that follow the search, where quality is not the question."""
-    return NSEG(objective, **{"starts": (0.0,), "rounds": 0, "exact": 0, **settings})
+    return NSEG(objective, **{"starts": (0.0,), "path_points": 0, "rounds": 0, "exact": 0, **settings})

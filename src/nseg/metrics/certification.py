@@ -286,7 +286,7 @@ def certify(
         requests = [replace(request, settings=replace(settings, intervention=one)) for one in kinds]
         found = [_certificates(evaluator, one) for one in requests]
     sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
-    given = resolve_names(data, class_names=class_names)
+    given = resolve_names(evaluator.data, class_names=class_names)
     chosen = [_smallest([one[number] for one in found]) for number in range(len(sizes))]
     names = [_class_name(given, *pair) for pair in zip(evaluator.explanations, (c.target for c in chosen), strict=True)]
     return [replace(one, size=size, class_name=name) for one, size, name in zip(chosen, sizes, names, strict=True)]

@@ -130,7 +130,7 @@ class WorldEvaluator:
         if not isinstance(data, Data) or (isinstance(data, Batch) and explainer.model_config.task_level.value == "graph"):
             data = separate_graphs(data)
         check_model(model)
-        self.explainer, self.explanations = explainer, [with_ids(one) for one in found]
+        self.explainer, self.data, self.explanations = explainer, data, [with_ids(one) for one in found]
         settings = found[0].get("settings") or {}
         self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))
         self._whole = data if isinstance(data, Data) else None
