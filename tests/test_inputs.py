@@ -482,8 +482,7 @@ def check_threshold(one, untouched, kind: str, value: float, certificate) -> Non
 
 
 @pytest.mark.parametrize("threshold", THRESHOLDS, ids=str)
-@pytest.mark.parametrize("masks", MASKS)
-@pytest.mark.parametrize("algorithm", ["nseg", "saliency"])
+@pytest.mark.parametrize(("algorithm", "masks"), [*(("nseg", masks) for masks in MASKS), ("saliency", "both")])
 def test_a_thresholded_explanation_is_one_explanation(threshold: tuple[str, float], masks: str, algorithm: str) -> None:
     kind, value = threshold
     model = gcn()

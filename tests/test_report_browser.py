@@ -335,6 +335,7 @@ def test_sentences_name_features_as_features_and_numbers_are_those_of_python(
     assert page.locator(".kept-list li, .features tbody tr").count() == part.kept
     assert page.locator(".kept-list summary").inner_text().startswith(f"{part.kept} ")
     if kind == "attributes":
+        page.locator(".canvas").scroll_into_view_if_needed()  # opening the numbers has moved it
         node = page.evaluate("document.querySelector('.canvas')._cyreg.cy.nodes('.partial')[0].renderedPosition()")
         box = page.locator(".canvas").bounding_box()
         page.mouse.move(box["x"] + node["x"], box["y"] + node["y"])

@@ -18,7 +18,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, NsegWarning, UnsupportedError
 from nseg.explain.change import Counterfactual, FeatureChange
 from nseg.explain.changed_graph import ChangedGraph, Switches
-from nseg.explain.jobs import BUDGET, make_job
+from nseg.explain.jobs import BUDGET, ExplainJob, make_job
 from nseg.explain.smallest_change import SmallestChange, find_smallest
 from nseg.graphs.batch import InstanceBatch, pack_graphs
 from nseg.graphs.checks import check_index, output_role
@@ -86,11 +86,7 @@ def counterfactual(
     names = resolve_names(data, node_names, feature_names, class_names, edge_names, units).graph(number)
     single = explainer.model_config.task_level is not ModelTaskLevel.graph
     job = make_job(explainer, graph if single else [graph], None, BUDGET, kwargs)
-    if job.outcome.event is not None:
-        raise UnsupportedError(
-            f"counterfactual looks for another class (got an explainer of {job.outcome.event}). Use a classifier, and a "
-            "method without outcome=."
-        )
+    _require_class(job)
     with torch.no_grad(), borrow(job.model), one_thread():
         inputs = job.model_inputs(graph, kwargs)
         row = int(check_index(number, output_role(inputs, job.outcome.level)[1])[0]) if single else 0
@@ -100,6 +96,15 @@ def counterfactual(
             warnings.warn(note, NsegWarning, stacklevel=2)
         found = _Search(traced, row, inputs.num_edges, request, names).run()
     return replace(found, output_id=row if single else number)
+
+
+def _require_class(job: ExplainJob) -> None:
+    """Raise unless the model gives a class."""
+    if job.outcome.event is not None:
+        raise UnsupportedError(
+            f"counterfactual looks for another class (got an explainer of {job.outcome.event}). Use a classifier, and a "
+            "method without outcome=."
+        )
 
 
 def _separate(explainer: Explainer, data: Any) -> Any:
