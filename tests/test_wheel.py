@@ -11,6 +11,8 @@ from types import ModuleType
 
 import pytest
 
+from nseg import models
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -37,7 +39,7 @@ def test_the_wheel_holds_code_page_weights_and_studies(wheel: Path) -> None:
     assert {f"nseg/{path.relative_to(package)}" for path in package.rglob("*.py")} <= inside
     for needed in ("py.typed", "reports/page.html", "reports/bundle/page.js", "reports/bundle/page.css"):
         assert f"nseg/{needed}" in inside
-    assert sum(name.endswith(".safetensors") for name in inside) == 12
+    assert sum(name.endswith(".safetensors") for name in inside) == len(models.manifest())
     assert any(name.startswith("nseg/study/studies/") for name in inside)
     assert not any(name.startswith(("nseg/reports/web/", "tests/", "docs/")) for name in inside)
     (metadata,) = [name for name in inside if name.endswith("METADATA")]

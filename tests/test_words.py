@@ -132,7 +132,7 @@ def test_one_explanation_reads_the_same_everywhere(tmp_path: Path, masks: str, u
         bounds = [bound_text(one[name]) for name in BOUNDS]
         said = sentence(one)
         assert said.startswith(f"Node {one.output_id}: the model says class {proof.target} (p ")
-        assert said.endswith(f", p is {p}; without, {q}.")
+        assert f", p is {p}; without, {q}. {one.verdict}" in said
         drawn = html.unescape(notebook_html(one))
         for part in kept_parts(one):
             assert f" {part.share()}{' [' if part.kept else ''}" in said

@@ -87,10 +87,10 @@ def _take(values: Sequence[Tensor], at: Sequence[Tensor]) -> Tensor:
     flat, lengths = torch.cat(list(values)), [len(one) for one in at]
     if not flat.numel():
         return flat.new_zeros(sum(lengths), *flat.shape[1:])
-    start = torch.tensor([0, *(one.size(0) for one in values)][:-1]).cumsum(0)
     position = torch.cat(list(at))
-    here = position >= 0
-    position = position + start.to(position.device).repeat_interleave(torch.tensor(lengths).to(position.device))
+    here, device = position >= 0, position.device
+    start = torch.tensor([0, *(one.size(0) for one in values)][:-1], device=device).cumsum(0)
+    position = position + start.repeat_interleave(torch.tensor(lengths, device=device))
     return flat[position.clamp(0, len(flat) - 1)] * here.to(flat.dtype).view(-1, *[1] * (flat.dim() - 1))
 
 

@@ -98,7 +98,7 @@ def _node_classes(graph: ExplainedGraph, given: Tensor | Sequence[int] | None, k
     if given is not None:
         known = torch.as_tensor(given).cpu()[graph.node_id]
     elif graph.level == "node" and y is not None and y.dim() == 1 and not y.is_floating_point():
-        known, kind = y[graph.node_id], "true"
+        known, kind = y.cpu()[graph.node_id], "true"
     elif graph.level == "node" and explanation.get("node_id") is None and explanation.get("target") is not None:
         known, kind = explained_targets(explanation).cpu(), "predicted"
     else:
