@@ -437,7 +437,10 @@ def test_probabilities_of_graphs_declared_raw_get_one_warning() -> None:
 
 def test_scores_are_not_taken_for_probabilities() -> None:
     for turn in (lambda z: z, lambda z: z.sigmoid(), lambda z: z.softmax(-1) + 0.01):
-        explain_many(node_explainer(Says(turn)), DATA, [1])
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            explain_many(node_explainer(Says(turn)), DATA, [1])
+        assert [str(one.message) for one in said if "probabilities" in str(one.message)] == []
 
 
 # --- thresholds ----------------------------------------------------------------------------------------------------------
