@@ -122,10 +122,10 @@ INPUTS = {
     "other dtype": (lambda: many(changed(x=DATA.x.double())), InputError, "model's dtype"),
     "other device": (lambda: many(changed(x=DATA.x.to("meta"))), InputError, "one device"),
     "edge_index of floats": (lambda: many(changed(edge_index=DATA.edge_index.float())), InputError, "torch.long"),
-    "edge_index sparse": (
-        lambda: many(changed(edge_index=torch.eye(24).to_sparse())),
+    "matrix of another graph": (
+        lambda: many(changed(edge_index=torch.eye(23).to_sparse())),
         InputError,
-        "to_edge_index",
+        "a row and a column per node, 24 each",
     ),
     "edge to a node that is not there": (lambda: many(changed(edge_index=DATA.edge_index + 5)), InputError, "from 0 to 23"),
     "x missing": (lambda: many(changed(x=None)), InputError, "x must be a dense tensor"),

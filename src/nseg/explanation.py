@@ -10,6 +10,7 @@ from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 
+from nseg.adjacency import is_matrix, matrix_edges, without_duplicates
 from nseg.errors import InputError
 
 MASKS = ("edge_mask", "node_mask")
@@ -62,6 +63,13 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
 
     renderer: ClassVar[Callable[[PyGExplanation], str] | None] = None
     writer: ClassVar[Callable[[PyGExplanation], str] | None] = None
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Keep the edges of a sparse matrix, which the masks are of, and beside them the matrix itself as ``adj_t``."""
+        if name == "edge_index" and is_matrix(value):
+            super().__setattr__("adj_t", value)
+            value = matrix_edges(without_duplicates(value))[0]
+        super().__setattr__(name, value)
 
     def words(self) -> str:
         """What is kept, what the model says with and without it, the verdict, and whether it holds if edges are deleted."""
@@ -209,6 +217,12 @@ def with_ids(one: PyGExplanation) -> PyGExplanation:
     copy.edge_id = torch.arange(one.edge_index.size(1), device=device)
     copy.node_id = torch.arange(one.x.size(0), device=device)
     return copy
+
+
+def given_edges(one: PyGExplanation) -> Any:
+    """What the model took as its second argument: edges, or a sparse matrix."""
+    matrix = one.get("adj_t")
+    return matrix if is_matrix(matrix) else one.edge_index
 
 
 def copy_explanation(one: PyGExplanation) -> PyGExplanation:

@@ -11,6 +11,7 @@ from torch_geometric.explain import ExplainerAlgorithm
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelMode, ModelReturnType, ModelTaskLevel
 
+from nseg.adjacency import is_matrix
 from nseg.errors import InputError, ModelError, NsegError, NsegWarning
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.hetero import flatten_graph, is_hetero
@@ -56,7 +57,8 @@ class Explainer(PyGExplainer):  # type: ignore[misc]
             given = kwargs
         else:
             inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
-            x, edge_index, given = inputs.x, inputs.edge_index, {name: inputs.kwargs[name] for name in kwargs}
+            x, given = inputs.x, {name: inputs.kwargs[name] for name in kwargs}
+            edge_index = edge_index if is_matrix(edge_index) else inputs.edge_index
         with borrow(model):
             return super().__call__(x, edge_index, target=target, index=index, **given)
 

@@ -13,8 +13,9 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelTaskLevel
 
+from nseg.adjacency import MatrixForm, is_matrix, matrix_edges, without_duplicates
 from nseg.errors import InputError
-from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.inputs import EDGE_VALUE, MATRIX, ModelInputs, Role
 from nseg.graphs.model_checks import check_precision, forward_parameters
 
 
@@ -24,41 +25,73 @@ def takes_argument(model: nn.Module, name: str) -> bool:
 
 
 def argument_names(model: nn.Module, data: Data) -> list[str]:
-    """Attributes of a graph that the model takes besides ``x`` and ``edge_index``."""
-    return [k for k in data.to_dict() if k not in ("x", "edge_index", "y") and takes_argument(model, k)]
+    """Attributes of a graph that the model takes besides ``x`` and its edges, which are its first two arguments."""
+    edges = list(forward_parameters(model))[1:2]
+    return [k for k in data.to_dict() if k not in ("x", "edge_index", "y", *edges) and takes_argument(model, k)]
+
+
+def edges_of(model: nn.Module, data: Data) -> Any:
+    """What a model takes as its second argument: ``edge_index``, or the sparse matrix ``adj_t``.
+
+    The matrix is taken if there is no ``edge_index`` (``T.ToSparseTensor`` replaces it), or if the model names its argument
+    ``adj_t``.
+    """
+    matrix = data.get("adj_t")
+    named = list(forward_parameters(model))[1:2] == ["adj_t"]
+    return matrix if is_matrix(matrix) and (named or data.get("edge_index") is None) else data.edge_index
 
 
 def check_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str, Any], level: ModelTaskLevel) -> ModelInputs:
-    """The model's arguments, checked; node numbers become ``torch.long``, and a single pair of nodes [2] becomes [2, 1]."""
-    _check_graph(x, edge_index)
+    """The model's arguments, checked.
+
+    Node numbers become ``torch.long``, a single pair of nodes [2] becomes [2, 1], and a sparse matrix becomes edges, with
+    the matrix's form among the arguments.
+    """
+    _check_features(x)
+    matrix: dict[str, Any] = {}
+    if is_matrix(edge_index):
+        edge_index, matrix = _check_matrix(edge_index, x)
+    _check_edges(x, edge_index)
     check_precision("x", x)
     edge_index = as_long(edge_index)
-    kwargs = {name: leave_inference_mode(value) for name, value in kwargs.items()}
+    kwargs = {name: leave_inference_mode(value) for name, value in {**kwargs, **matrix}.items()}
     check_node_numbers("edge_index", edge_index, x.size(0))
     pairs_name, pairs = find_pairs(kwargs, x.size(0)) if level is ModelTaskLevel.edge else (None, None)
     if pairs_name is not None:
         kwargs[pairs_name] = pairs
-    check_devices(model, {"x": x, "edge_index": edge_index, **kwargs})
+    shown = {"the matrix" if name == EDGE_VALUE else name: value for name, value in kwargs.items()}
+    check_devices(model, {"x": x, "edge_index": edge_index, **shown})
     _check_values({"x": x, **kwargs}, edge_index.size(1))
     if level is ModelTaskLevel.graph and kwargs.get("batch") is None and takes_argument(model, "batch"):
         kwargs["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
     return ModelInputs(leave_inference_mode(x).detach(), leave_inference_mode(edge_index), kwargs, pairs_name)
 
 
-def _check_graph(x: Any, edge_index: Any) -> None:
-    if isinstance(x, dict) or isinstance(edge_index, dict):
-        raise InputError(
-            "x and edge_index must be tensors (got dictionaries). Heterogeneous graphs are not supported; "
-            "use HeteroData.to_homogeneous() with a homogeneous model."
-        )
+def _check_features(x: Any) -> None:
     if not isinstance(x, Tensor) or x.layout is not torch.strided:
         kind = "a sparse tensor" if isinstance(x, Tensor) else type(x).__name__
         raise InputError(f"x must be a dense tensor [nodes, features] (got {kind}). Use to_dense() on a sparse one.")
-    if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
-        kind = f"a sparse {type(edge_index).__name__}" if isinstance(edge_index, Tensor) else type(edge_index).__name__
+    if x.dim() == 0 or x.size(0) == 0:
+        raise InputError(f"x must have at least one node (got shape {tuple(x.shape)}).")
+
+
+def _check_matrix(matrix: Any, x: Tensor) -> tuple[Tensor, dict[str, Any]]:
+    """The edges of a sparse adjacency matrix [N, N], and the arguments that hold its form and values."""
+    rows, columns = int(matrix.size(0)), int(matrix.size(1))
+    if rows != len(x) or columns != len(x):
         raise InputError(
-            f"edge_index must be an integer tensor [2, E] (got {kind}). "
-            "Convert a sparse matrix with torch_geometric.utils.to_edge_index."
+            f"A sparse adjacency matrix must have a row and a column per node, {len(x)} each, because x has {len(x)} rows "
+            f"(got {rows} rows and {columns} columns)."
+        )
+    edge_index, value = matrix_edges(without_duplicates(matrix))
+    return edge_index, {MATRIX: MatrixForm.of(matrix)} | ({} if value is None else {EDGE_VALUE: value.detach()})
+
+
+def _check_edges(x: Tensor, edge_index: Any) -> None:
+    if not isinstance(edge_index, Tensor) or edge_index.layout is not torch.strided:
+        kind = type(edge_index).__name__
+        raise InputError(
+            f"edge_index must be an integer tensor [2, E], or a sparse matrix [N, N] (got {kind}). Give data.edge_index."
         )
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or not is_integer(edge_index):
         swapped = x.dim() == 2 and x.size(0) == 2 and is_integer(x)
@@ -66,8 +99,6 @@ def _check_graph(x: Any, edge_index: Any) -> None:
             f"edge_index must be a torch.long tensor [2, E] (got {edge_index.dtype} of shape {tuple(edge_index.shape)})."
             + (" Were x and edge_index swapped?" if swapped else "")
         )
-    if x.dim() == 0 or x.size(0) == 0:
-        raise InputError(f"x must have at least one node (got shape {tuple(x.shape)}).")
 
 
 def find_pairs(kwargs: Mapping[str, Any], nodes: int) -> tuple[str | None, Tensor | None]:

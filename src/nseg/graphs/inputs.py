@@ -17,6 +17,9 @@ reverse."""
 NODE_TYPES = ".node_types"
 """The number of its node types."""
 
+MATRIX, EDGE_VALUE = ".matrix", ".edge_value"
+"""Arguments of a graph that the model takes as a sparse matrix: the matrix's form, and the value of each entry."""
+
 
 class Role(Enum):
     """What the entries of a model argument stand for, hence how it is cut and packed."""
@@ -68,6 +71,14 @@ class ModelInputs:
     def total(self) -> tuple[int, int]:
         """Edges and nodes of the caller's graph."""
         return self.original_size or (self.num_edges, self.num_nodes)
+
+    def call_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What the model is called with: positional arguments (the edges as the matrix that it expects), and keywords."""
+        form = self.kwargs.get(MATRIX)
+        if form is None:
+            return (self.x, self.edge_index), dict(self.kwargs)
+        rest = {name: value for name, value in self.kwargs.items() if name not in (MATRIX, EDGE_VALUE)}
+        return (self.x, form.matrix(self.edge_index, self.kwargs.get(EDGE_VALUE), self.num_nodes)), rest
 
     @property
     def pairs(self) -> Tensor | None:

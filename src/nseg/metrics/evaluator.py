@@ -16,9 +16,9 @@ from torch_geometric.explain.config import MaskType
 
 from nseg.errors import InputError, NsegWarning
 from nseg.events import Custom
-from nseg.explanation import explained_targets, with_ids
+from nseg.explanation import explained_targets, given_edges, with_ids
 from nseg.graphs.baseline import FeatureBaseline
-from nseg.graphs.checks import check_inputs
+from nseg.graphs.checks import check_inputs, edges_of
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.model_checks import check_model
 from nseg.graphs.separate import separate_graphs
@@ -249,7 +249,7 @@ class WorldEvaluator:
 
     def _source_on_graph(self, data: Data, names: Sequence[str]) -> ModelSource:
         kwargs = {name: self._argument(name, data) for name in names}
-        inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.outcome.level)
+        inputs = check_inputs(self.model, data.x, edges_of(self.model, data), kwargs, self.outcome.level)
         inputs = replace(inputs, baseline=self._baseline.rows(inputs.x))
         graph = TracedGraph(self.model, self.outcome, inputs, self.edges, self.nodes)
         row = graph.check_rows([int(one.output_id) for one in self.explanations])
@@ -285,7 +285,7 @@ class WorldEvaluator:
     def inputs_of(self, one: Explanation) -> ModelInputs:
         """The model's arguments for an explanation's own graph."""
         kwargs = {name: one[name] for name in one._model_args}
-        inputs = check_inputs(self.model, one.x, one.edge_index, kwargs, self.outcome.level)
+        inputs = check_inputs(self.model, one.x, given_edges(one), kwargs, self.outcome.level)
         rows = self._baseline.rows(one.x if self._whole is None else self._whole.x)
         return replace(inputs, baseline=rows if rows is None or self._whole is None else rows[one.node_id])
 

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch_geometric.nn import MessagePassing
 
+from nseg.adjacency import is_matrix, matrix_edges
 from nseg.errors import ModelError
 from nseg.graphs.inputs import ModelInputs
 from nseg.graphs.model_checks import check_precision
@@ -36,12 +37,21 @@ def hook_layers(
 
     Args:
         model: the model, or its layers if they are known.
-        on_propagate, on_message, on_aggregate, before_aggregate: the functions.
+        on_propagate, on_message, on_aggregate, before_aggregate: the functions. They see edges, and the layer passes
+            messages over edges, also where the model gives it a sparse matrix.
     """
+
+    def see_edges(layer: MessagePassing, args: tuple[Any, ...]) -> Any:
+        if not is_matrix(args[0]):
+            return on_propagate(layer, args)
+        plain = _matrix_to_edges(*args)
+        changed = on_propagate(layer, plain)
+        return plain if changed is None else changed
+
     layers = model if isinstance(model, Sequence) else list(message_passing_layers(model).values())
     with ExitStack() as stack:
         for layer in layers:
-            stack.callback(layer.register_propagate_forward_pre_hook(on_propagate).remove)
+            stack.callback(layer.register_propagate_forward_pre_hook(see_edges).remove)
             if on_message is not None:
                 stack.callback(layer.register_message_forward_hook(on_message).remove)
             if on_aggregate is not None:
@@ -51,10 +61,20 @@ def hook_layers(
         yield
 
 
+def _matrix_to_edges(matrix: Any, size: Any, kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments of ``propagate`` with edges in place of a sparse matrix, whose values become weights, as PyG has it."""
+    edge_index, value = matrix_edges(matrix)
+    if value is not None:
+        names = ("edge_weight", "edge_type") if value.dim() == 1 else ("edge_weight", "edge_attr", "edge_type")
+        kwargs = {**kwargs, **{name: value for name in names if kwargs.get(name) is None}}
+    return edge_index, (matrix.size(1), matrix.size(0)), kwargs
+
+
 def call_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tensor:
     """The model's output in the canonical shape of its outcome: one row per node, link or graph."""
     with keep_attributes(model):
-        output = model(inputs.x, inputs.edge_index, **inputs.kwargs)
+        given, named = inputs.call_arguments()
+        output = model(*given, **named)
     if not isinstance(output, Tensor):
         raise ModelError(f"The model must return one tensor (got {type(output).__name__}). Wrap it so that it does.")
     if not output.is_floating_point():

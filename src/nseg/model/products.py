@@ -153,7 +153,8 @@ class _Product(torch.autograd.Function):
 
 def _sampled_product(left: Tensor, right: Tensor, pattern: SparsePattern) -> Tensor:
     """The product of each message's row of ``left`` (its receiver) and of ``right`` (its sender), [M]."""
-    if left.device.type != "cpu" or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
+    crowded = len(pattern.sender) > pattern.nodes * len(right)  # parallel edges only: torch refuses more entries than places
+    if crowded or left.device.type != "cpu" or not torch.backends.mkl.is_available():  # type: ignore[no-untyped-call]
         return (left.index_select(0, pattern.receiver) * right.index_select(0, pattern.sender)).sum(1)
     nothing = torch.zeros(len(pattern.sender), dtype=left.dtype, device=left.device)
     shape = pattern.nodes, len(right)

@@ -28,7 +28,7 @@ from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.batch import InstanceBatch
-from nseg.graphs.checks import argument_names, check_index, check_inputs
+from nseg.graphs.checks import argument_names, check_index, check_inputs, edges_of
 from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
@@ -331,7 +331,8 @@ class ExplainJob(ABC):
     def _call_once(self, inputs: ModelInputs, row: int | None, target: Tensor | None) -> Explanation:
         """One call of an algorithm that cannot batch."""
         index = {} if row is None else {"index": row}
-        found = self.explainer(inputs.x, inputs.edge_index, target=target, **index, **inputs.kwargs)
+        given, named = inputs.call_arguments()
+        found = self.explainer(*given, target=target, **index, **named)
         self.advance(1)
         return found
 
@@ -340,7 +341,7 @@ class ExplainJob(ABC):
     def model_inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
         """The model's arguments on one graph, checked."""
         found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
-        inputs = check_inputs(self.model, data.x, data.edge_index, found, self.outcome.level)
+        inputs = check_inputs(self.model, data.x, edges_of(self.model, data), found, self.outcome.level)
         return replace(inputs, original_size=self.original_size, baseline=self.feature_baseline.rows(inputs.x))
 
     def _given_classes(self, data: Data, number: int | None = None) -> Tensor | None:
@@ -381,12 +382,13 @@ class ExplainJob(ABC):
             kinds = inputs.kwargs.get(EDGE_KIND)
             settings = self.algorithm.settings
             found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, settings, kinds)
-        found._model_config, found._model_args = self.explainer.model_config, list(inputs.kwargs)
+        (_, edges), named = inputs.call_arguments()
+        found._model_config, found._model_args = self.explainer.model_config, list(named)
         found.prediction = output if not self.phenomenon else None
         found.target = self.explainer.get_target(output) if target is None else target
         found.index = None if instances.outputs is Role.GRAPH else row
-        found.x, found.edge_index = inputs.x, inputs.edge_index
-        for name, value in inputs.kwargs.items():
+        found.x, found.edge_index = inputs.x, edges
+        for name, value in named.items():
             found[name] = value
         found.edge_id, found.node_id = edge_id, node_id
         return found
