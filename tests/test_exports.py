@@ -14,9 +14,9 @@ from test_names import NAMES, Payments, graph
 
 import nseg
 from nseg import NSEG, Explainer, ExplanationList, InputError, explain_many
-from nseg.elements import elements, sentence
 from nseg.runs import exports
 from nseg.runs.exports import ELEMENT_COLUMNS, EXPLANATION_COLUMNS
+from nseg.wording import elements, sentence
 
 
 def make(edges: str | None = "object", nodes: str | None = None, **settings: Any) -> Explainer:
@@ -105,16 +105,18 @@ def test_features_of_nodes_are_in_networkx() -> None:
 
 def test_sentences_name_classes_edges_and_features() -> None:
     one = explain_many(make("object", "attributes"), graph(), [3], **NAMES)[0]
+    one.changes = True  # what does not change anything is not named as a reason
     said = sentence(one)
     label = NAMES["class_names"][int(one.target[one.index])]
-    assert said.startswith(f"tx-3: the model says {label} (p 0.")
+    assert said.startswith(f"The model says {label} for tx-{one.output_id} (p 0.")
     for element in elements(one):
         assert element.text.split(": ")[-1] in said
     plain = sentence(explain_many(make(), graph(), [3])[0])
-    assert plain.startswith("Node 3: the model says class ")
+    assert plain.startswith("The model says class ")
     empty = one.clone()
     empty.hard_edge_mask = torch.zeros_like(one.hard_edge_mask)
-    assert "With only 0 of 2 edges and " in sentence(empty)
+    assert "because of" in sentence(empty)
+    assert " edges (" not in sentence(empty)
 
 
 def test_both_directions_are_one_element_if_undirected() -> None:

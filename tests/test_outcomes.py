@@ -338,7 +338,7 @@ def test_words_of_a_regression_speak_of_values_and_never_of_classes(tmp_path: Pa
     assert "class" not in words
     assert certificates[0].as_plain_data()["outcome"] == {"kind": "Within", "distance": 0.25, "scale": 0.1}
     assert nseg.plot.scene(found[0]).title == f"graph 0: {value:.3g} ± 0.25"
-    assert f"the model says {value:.3g} ± 0.25 (p 0.9" in found.sentences()[0]
+    assert f"The model says {value:.3g} ± 0.25 for graph 0 (p 0.9" in found.sentences()[0]
     with pytest.raises(nseg.UnsupportedError, match="counterfactual looks for another class"):
         nseg.counterfactual(explainer, graphs, 0)
     page = tmp_path / "page.html"

@@ -34,7 +34,7 @@ from nseg.search.enumeration import best_subset
 from nseg.search.parts import MaskParts, Masks
 from nseg.search.settings import INTERVENTIONS, Settings
 from nseg.search.worlds import evaluate
-from nseg.wording import explanation_words, verdict_text
+from nseg.wording import VERDICTS, verdict
 
 MOLECULES = [graph(nodes=6 + n, edges=9, seed=n) for n in range(4)]
 GIVEN = 4
@@ -212,11 +212,10 @@ def test_bad_names_get_a_sentence() -> None:
 
 
 def test_verdicts_follow_from_what_the_model_does() -> None:
-    facts = {"keeps_empty": False, "p_empty": 0.2, "pns": 0.1}
-    assert verdict_text({"keeps": True, "changes": True, **facts}, ["edges"]).startswith("Necessary and sufficient")
-    assert "stays too" in verdict_text({"keeps": True, "changes": False, **facts}, ["edges"])
-    assert verdict_text({"keeps": False, "changes": True, **facts}, ["nodes"]).startswith("Only necessary")
-    assert "0.100" in verdict_text({"keeps": False, "changes": False, **facts}, ["edges"])
+    expected = {(True, True): "both", (True, False): "sufficient", (False, True): "necessary", (False, False): "neither"}
+    for (keeps, changes), key in expected.items():
+        assert verdict(keeps, changes, False) == key
+        assert verdict(keeps, changes, True) == (key if changes else "unexplained")
 
 
 def test_a_class_that_is_given_anyway_is_said_so() -> None:
@@ -228,9 +227,9 @@ def test_a_class_that_is_given_anyway_is_said_so() -> None:
     (one,) = explain_many(explain, data, [int(data.edge_index[1, 0])])
     assert (one.keeps, one.changes, one.keeps_empty) == (True, False, True)
     assert one.p_empty == pytest.approx(float(torch.sigmoid(torch.tensor(4.0))), abs=1e-5)
-    assert one.verdict.startswith("Only sufficient: ")
-    assert one.verdict.endswith("even without any edge (p 0.982).")
-    assert "another class as a contrast" in one.words() == explanation_words(one)
+    assert one.verdict == VERDICTS["unexplained"]
+    assert "Edges do not explain this prediction: the model says class 1 without any of them too (p 0.982)." in one.words()
+    assert "Try its features" in one.words()
     (certificate,) = certify(explain, data, [one])
     if not certificate.kept:
         assert "PS >=" not in certificate.words()
@@ -241,8 +240,8 @@ def test_words_say_whether_an_explanation_survives_deletion() -> None:
     for intervention, words in (("mask", "really deleted: PNS at least"), ("remove", "Edges were really deleted")):
         explain = explainer(model, NSEG(intervention=intervention, steps=5))
         for one in explain_many(explain, data, range(4)):
-            assert words in one.words()
-            assert one.verdict in one.words()
+            assert (words in one.words()) == (one.holds_masked or one.holds_removed)
+            assert one.verdict in VERDICTS.values()
 
 
 # --- paths -----------------------------------------------------------------------------------------------------------------

@@ -24,8 +24,7 @@ from nseg import explain_many, metrics
 from nseg.datasets import Benchmark
 from nseg.names import Names
 from nseg.reports.page import page as page_of
-from nseg.sentences import kept_elements
-from nseg.wording import bound_text, kept_parts, probability_text
+from nseg.wording import bound_text, elements, kept_parts, probability_text
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium")
@@ -251,9 +250,9 @@ def test_features_have_names_and_values_and_clicking_a_node_selects_it(
     names = {"feature_names": ["age", "risk", "new", "sum"], "units": {"age": "days"}}
     (one,) = explain_many(explain, data, [3])
     page = open_page(nseg.report([one], tmp_path / "why.html", data=data, explainer=explain, **names))
-    kept = kept_elements(one, Names(features=("age", "risk", "new", "sum"), units={0: "days"}))
+    kept = elements(one, names=Names(features=("age", "risk", "new", "sum"), units={0: "days"}))
     texts = page.locator(".features td:nth-child(2)").all_inner_texts()
-    assert sorted(texts) == sorted(text for _, some in kept.features for text in some)
+    assert sorted(texts) == sorted(element.label for element in kept)
     node = page.evaluate("document.querySelector('.canvas')._cyreg.cy.nodes('.kept')[0].renderedPosition()")
     box = page.locator(".canvas").bounding_box()
     page.mouse.click(box["x"] + node["x"], box["y"] + node["y"])

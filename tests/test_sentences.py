@@ -12,7 +12,7 @@ from torch_geometric.explain import Explanation
 from nseg import plot
 from nseg.names import Names
 from nseg.plot.atoms import MISSING_RDKIT
-from nseg.sentences import Findings, ModelAnswer, distinct_names, explanation_sentences, findings_of
+from nseg.wording import Findings, ModelAnswer, distinct_names, explanation_sentences, findings_of
 
 NAMES = Names(nodes=("tx-0", "tx-1", "tx-2"), features=("amount", "new"), classes=("legit", "fraud"), units={0: "EUR"})
 
@@ -39,9 +39,15 @@ def found(alone: int, without: int, empty: int = 0) -> Findings:
 @pytest.mark.parametrize(
     ("alone", "without", "empty", "verdict", "proof"),
     [
-        (1, 0, 0, "both", "It alone is enough: the model still says fraud (p 0.900). Without it, it says legit (p 0.100)."),
-        (1, 1, 0, "enough", "But it is not needed: without it, it says fraud too (p 0.100)"),
-        (0, 0, 0, "needed", "But it is not enough: with it alone, it says legit (p 0.900)."),
+        (
+            1,
+            0,
+            0,
+            "both",
+            "It alone is enough: the model still says fraud (p 0.900). Without it, it says legit (p of fraud: 0.100).",
+        ),
+        (1, 1, 0, "sufficient", "But it is not necessary: without it, it says fraud too (p 0.100)"),
+        (0, 0, 0, "necessary", "But it is not enough: with it alone, it says legit (p of fraud: 0.900)."),
         (0, 1, 0, "neither", "This does not hold: with it alone, it says legit"),
         (
             1,
@@ -59,14 +65,14 @@ def test_sentences_say_what_the_model_says_in_each_world(
     reason, said = explanation_sentences(explained(), findings, NAMES, level="node")
     assert findings.verdict == verdict
     assert proof in said
-    because = "" if verdict == "unexplained" else ", because of 1 edge (tx-1 -> tx-0)"
+    because = "" if verdict == "unexplained" else ", because of 1 of 2 edges (tx-1 -> tx-0)"
     assert reason == f"The model says fraud for tx-0 (p 0.980){because}."
     assert ('Try its features: node_mask_type="attributes".' in said) == (verdict == "unexplained")
 
 
 def test_what_an_explanation_says_of_itself_comes_first() -> None:
     one = explained(keeps=False, changes=True)
-    assert findings_of(one, Findings(1, ModelAnswer(0.9, 1), ModelAnswer(0.9, 1))).verdict == "needed"
+    assert findings_of(one, Findings(1, ModelAnswer(0.9, 1), ModelAnswer(0.9, 1))).verdict == "necessary"
     assert Findings(1).verdict == "unknown"
 
 
@@ -74,7 +80,7 @@ def test_features_are_named_with_values_and_units_the_largest_weight_first() -> 
     weight = torch.tensor([[0.2, 0.9], [0.7, 0.1], [0.0, 0.0]])
     one = explained(node_mask=weight, hard_node_mask=weight > 0.15)
     reason, _ = explanation_sentences(one, found(1, 0), NAMES, level="node")
-    assert "3 features of 2 nodes (tx-0: new = 1, amount = 12.5 EUR; tx-1: amount = 3 EUR)" in reason
+    assert "3 of 6 node features (tx-0: new = 1, amount = 12.5 EUR; tx-1: amount = 3 EUR)" in reason
 
 
 def test_nodes_of_one_name_are_told_apart() -> None:

@@ -22,11 +22,20 @@ import nseg
 from nseg import certify, datasets, explain_many, plot, runs
 from nseg.cli.demo import predictions_table
 from nseg.cli.results import scores_table
-from nseg.elements import sentence
 from nseg.plot.notebook import html as notebook_html
 from nseg.plot.pictures import summary
 from nseg.reports.page import HERE
-from nseg.wording import PartSize, bound_text, kept_parts, probability_text, share_words, size_words, upper_bound_text
+from nseg.wording import (
+    VERDICTS,
+    PartSize,
+    bound_text,
+    kept_parts,
+    probability_text,
+    sentence,
+    share_words,
+    size_words,
+    upper_bound_text,
+)
 
 MASKS = {
     "edges": {"edge_mask_type": "object"},
@@ -131,11 +140,15 @@ def test_one_explanation_reads_the_same_everywhere(tmp_path: Path, masks: str, u
         p, q = probability_text(one.p_factual), probability_text(one.p_complement)
         bounds = [bound_text(one[name]) for name in BOUNDS]
         said = sentence(one)
-        assert said.startswith(f"Node {one.output_id}: the model says class {proof.target} (p ")
-        assert f", p is {p}; without, {q}. {one.verdict}" in said
+        assert said.startswith(f"The model says class {proof.target} for node {one.output_id} (p ")
+        assert said.startswith(answer["reason"].split(" (p ")[0])
+        assert VERDICTS[answer["verdict"]] == one.verdict
+        if answer["verdict"] in ("both", "sufficient", "necessary"):
+            assert f" {p})" in said
+            assert f" {q})" in said
         drawn = html.unescape(notebook_html(one))
         for part in kept_parts(one):
-            assert f" {part.share()}{' [' if part.kept else ''}" in said
+            assert (f" {part.share(where=False)} (" in said) == (part.kept > 0 and answer["verdict"] != "unexplained")
             assert f"{part.share()} kept" in caption
             assert f"{part.share()} kept" in drawn
         assert caption.startswith(", ".join(f"{n.upper()} ≥ {b}" for n, b in zip(BOUNDS, bounds, strict=True)))
@@ -178,7 +191,7 @@ def test_the_demo_and_the_terminal_and_the_page_agree(tmp_path: Path) -> None:
         kept, total = expected_size(one, undirected=True)[0]
         assert int(one.reached.sum()) > total  # the number that was shown for the edges in all
         assert row[-1] == f"{kept} of {total}"
-        assert f"With only {kept} of {total} edges [" in sentence(one)
+        assert f"because of {kept} of {total} edges (" in sentence(one)
         (answer,) = instance["answers"]
         assert (answer["size"][0], answer["of"][0], answer["directed"]) == (kept, total, False)
         assert list(row[2:4]) == [probability_text(answer[name]) for name in ("p_factual", "p_complement")]

@@ -53,7 +53,7 @@ else:  # hidden from type checkers, which would otherwise accept any name
         return import_module("nseg.plot.notebook").html(explanation)
 
     def _write(explanation):
-        return import_module("nseg.wording").explanation_words(explanation)
+        return import_module("nseg.wording").sentence(explanation)
 
     def __getattr__(name):
         value = _load(name)

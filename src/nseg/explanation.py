@@ -72,7 +72,7 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         super().__setattr__(name, value)
 
     def words(self) -> str:
-        """What is kept, what the model says with and without it, the verdict, and whether it holds if edges are deleted."""
+        """The prediction, what it rests on, what the model says with that alone and without it, and if edges are deleted."""
         return str(self.get("verdict")) if Explanation.writer is None else Explanation.writer(self)
 
     def path(self) -> list[PathPoint]:

@@ -12,9 +12,8 @@ from torch_geometric.explain import Explainer, Explanation
 
 from nseg import metrics
 from nseg.datasets import Benchmark
-from nseg.elements import explained_class, names_of, sentence
 from nseg.runs.stored import attach
-from nseg.wording import bound_text, deletion_text, kept_parts, plural, probability_text
+from nseg.wording import bound_text, explained_class, kept_parts, names_of, plural, probability_text, sentence
 
 CAPTION = (
     "Fid+: share of predictions whose class changes without the explanation (higher is better). Fid-: share whose class "
@@ -53,12 +52,7 @@ def describe(found: Sequence[Explanation], few: int) -> list[str]:
     if failed:
         texts.append(f"{len(failed)} could not be explained; output {failed[0].output_id}: {failed[0].reason}")
     good = [one for one in found if one.get("reason") is None] if len(found) <= few else []
-    return [*texts, *map(_sentences, good)] if len(found) <= few else [*texts, *summary(found)]
-
-
-def _sentences(one: Explanation) -> str:
-    """Return what an explanation says, and whether it holds if edges are really deleted."""
-    return " ".join(text for text in (sentence(one), deletion_text(one)) if text)
+    return [*texts, *map(sentence, good)] if len(found) <= few else [*texts, *summary(found)]
 
 
 def summary(found: Sequence[Explanation]) -> list[str]:

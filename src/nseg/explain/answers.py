@@ -101,7 +101,7 @@ def build_explanation(
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
-        **numbers_of(answer.measured, number, answer.soft_p[:, number], list(answer.hard), answer.event),
+        **numbers_of(answer.measured, number, answer.soft_p[:, number]),
         "outcome": answer.event,
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,14 +11,13 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
-from nseg.events import Event
 from nseg.explanation import HARD, MASKS, Numbers
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.search import formulas
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.worlds import Evaluation, evaluate
-from nseg.wording import verdict_text
+from nseg.wording import VERDICTS, verdict
 
 AGREE = 1e-4
 """Difference of probabilities that rounding can explain."""
@@ -68,15 +67,13 @@ def measure_hard(
     return Measured(intervention, kept, Measured(intervention, empty, empty["mask"]).own)
 
 
-def numbers_of(measured: Measured, number: int, soft_p: Tensor, masks: Sequence[str], event: Event | None = None) -> Numbers:
+def numbers_of(measured: Measured, number: int, soft_p: Tensor) -> Numbers:
     """What an explanation says about its masks.
 
     Args:
         measured: what the model says about the hard masks of B instances.
         number: which instance.
         soft_p: p_factual and p_complement of its soft masks, [2].
-        masks: its parts.
-        event: what is explained, if it is not simply the class.
     """
     p_factual, p_complement = measured.p[:, number]
     own, by = measured.own, measured.by
@@ -97,7 +94,7 @@ def numbers_of(measured: Measured, number: int, soft_p: Tensor, masks: Sequence[
         past = {"mask": "masked", "remove": "removed"}[name]
         found[f"pns_{past}"] = float(formulas.pns_bound(one.p_factual[number], one.p_complement[number]))
         found[f"holds_{past}"] = all(_keeps_and_changes(one, number))
-    found["verdict"] = verdict_text(found, masks, "class" if event is None else "outcome")
+    found["verdict"] = VERDICTS[verdict(found["keeps"], found["changes"], found["keeps_empty"])]
     return found
 
 
@@ -146,9 +143,7 @@ class Remeasurement:
         (_, soft), (parts, hard) = (self._masks(one, causal, prefix) for prefix in ("", HARD))
         answer = evaluate(causal, parts, soft.map(lambda mask: mask.unsqueeze(0)), self.split)
         soft_p = torch.cat([answer.p_factual, answer.p_complement]).flatten()
-        return numbers_of(
-            measure_hard(causal, parts, hard, self.split, self.intervention), 0, soft_p, list(hard), causal.outcome.event
-        )
+        return numbers_of(measure_hard(causal, parts, hard, self.split, self.intervention), 0, soft_p)
 
     def _masks(self, one: Explanation, causal: CausalModel, prefix: str) -> tuple[MaskParts, Masks]:
         """The hard or the soft masks on the instance of a reference."""

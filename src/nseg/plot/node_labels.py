@@ -15,7 +15,7 @@ from nseg.explanation import explained_targets
 from nseg.names import Names, resolve_names
 from nseg.plot.atoms import Atoms
 from nseg.plot.explained_graph import ExplainedGraph, explained_class, target_nodes
-from nseg.sentences import distinct_names
+from nseg.wording import distinct_names
 
 
 class NodeLabels(NamedTuple):

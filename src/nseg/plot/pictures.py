@@ -15,8 +15,7 @@ from nseg.plot.explained_graph import GraphData
 from nseg.plot.legend import KEPT_AND_OTHER, TEXT_OFFSET, LegendWords, add_legend, add_legend_below
 from nseg.plot.scene import Scene, scene
 from nseg.plot.worlds import World, worlds_of
-from nseg.sentences import MAX_LISTED, kept_elements
-from nseg.wording import DEFAULT_THRESHOLD, bound_text, probability_text
+from nseg.wording import DEFAULT_THRESHOLD, FEW, bound_text, elements, kept_texts, probability_text
 
 MAX_TITLE = 80
 """Maximum number of characters in a line of a title."""
@@ -183,9 +182,9 @@ def _features_by_node(explanation: Explanation, shown: Scene) -> list[str]:
     if not shown.node_features:
         return []
     drawn = [n for n, node in enumerate(shown.nodes) if node.features]
-    texts = kept_elements(explanation, shown.names, level=shown.level).feature_texts if drawn else ()
-    more = [f"and features of {len(texts) - MAX_LISTED} more"] if len(texts) > MAX_LISTED else []
-    return [*(draw.single_line(text, MAX_TITLE) for text in texts[:MAX_LISTED]), *more]
+    texts = kept_texts(elements(explanation, names=shown.names, level=shown.level), "node features") if drawn else []
+    more = [f"and features of {len(texts) - FEW} more"] if len(texts) > FEW else []
+    return [*(draw.single_line(text, MAX_TITLE) for text in texts[:FEW]), *more]
 
 
 def _common_features(shown: Scene, state: str = "kept") -> str:

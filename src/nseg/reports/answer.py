@@ -21,8 +21,7 @@ from nseg.reports.method import Method
 from nseg.reports.ranking import ranking_thresholds, reachable_weights
 from nseg.search import formulas
 from nseg.search.parts import Masks
-from nseg.sentences import explanation_sentences
-from nseg.wording import bound_text, edge_unit, element_values
+from nseg.wording import bound_text, edge_unit, element_values, explanation_sentences
 
 MAX_CELLS = 600
 """Maximum number of features of nodes that the page lists for one explanation; all of them count."""

@@ -15,7 +15,7 @@ from nseg.reports.explained_data import ExplainedData
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.lines import LineIndex
 from nseg.reports.method import Method
-from nseg.sentences import subject_name
+from nseg.wording import subject_name
 
 MAX_LINES = 600
 """Maximum number of lines drawn of one graph; with more, nothing can be recognised."""
@@ -53,7 +53,9 @@ class ExplainedInstance:
         self.target = self.scene.target if first.event is None else HAPPENS
         self.label = explained.true_class(self.scene.level, output_id) if first.event is None else None
         self.predicted, self.p = first.prediction(position, self.target)
-        self.name = subject_name(first.explanations[position], self.scene.names, self.scene.level, self.scene.molecule)
+        self.name = subject_name(
+            first.explanations[position], self.scene.names, level=self.scene.level, molecule=self.scene.molecule
+        )
         self.edge_id = first.explanations[position].edge_id
         index = LineIndex(self.scene)
         self.answers = [

@@ -19,8 +19,7 @@ from nseg.metrics.fidelity import Evaluator
 from nseg.model.outcomes import outcome_of
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.ranking import Ranking, WorldOutcomes, evaluate_rankings, evaluate_worlds
-from nseg.sentences import Findings, ModelAnswer, findings_of
-from nseg.wording import node_mask_type, reached_edges
+from nseg.wording import Findings, ModelAnswer, findings_of, node_mask_type, reached_edges
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.method import Method
-from nseg.sentences import VERDICTS
+from nseg.wording import VERDICTS
 
 
 def payload(

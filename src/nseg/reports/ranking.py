@@ -9,8 +9,7 @@ from torch import Tensor
 
 from nseg.metrics.fidelity import Evaluator
 from nseg.search.parts import EDGES, Masks
-from nseg.sentences import ModelAnswer
-from nseg.wording import DEFAULT_THRESHOLD
+from nseg.wording import DEFAULT_THRESHOLD, ModelAnswer
 
 MAX_THRESHOLDS = 20
 """Maximum number of thresholds of one ranking."""

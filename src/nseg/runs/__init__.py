@@ -9,7 +9,7 @@
 - ``fingerprint``: what a run depends on, as hashes.
 
 Import from here: ``attach``, ``read``, ``write``, ``Explanations``, which are imported on first use.
-May import search, elements, model, wording, names, graphs, storage, errors and ``explanation``. Knows nothing of how
+May import search, wording, model, names, graphs, storage, errors and ``explanation``. Knows nothing of how
 explanations are made.
 """
 

@@ -31,11 +31,20 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 
 from torch_geometric.explain import Explanation
 
-from nseg.elements import Element, elements, explained_class, names_of, predicted_probability, sentence, subject
 from nseg.errors import InputError, MissingError
 from nseg.explanation import task_level
 from nseg.storage import files
-from nseg.wording import PartSize, kept_parts
+from nseg.wording import (
+    Element,
+    PartSize,
+    elements,
+    explained_class,
+    kept_parts,
+    names_of,
+    predicted_probability,
+    sentence,
+    subject_name,
+)
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -61,7 +70,7 @@ def explanation_record(one: Explanation) -> Record:
     """One explanation as a row: a value for each of :data:`EXPLANATION_COLUMNS`, None where there is none."""
     found: Record = dict.fromkeys(EXPLANATION_COLUMNS)
     number = explained_class(one)
-    found |= {"output_id": int(one.get("output_id", 0)), "output": subject(one), "sentence": sentence(one)}
+    found |= {"output_id": int(one.get("output_id", 0)), "output": subject_name(one), "sentence": sentence(one)}
     if one.get("reason") is not None:
         return found | {"reason": one.reason}
     found |= {name: one.get(name) for name in ("p_factual", "p_complement", "pns", "pn", "ps", "exact", "seed")}
@@ -85,7 +94,7 @@ def element_records(one: Explanation, left_out: bool = False) -> Iterator[Record
         left_out: whether to also list elements that are not kept.
     """
     number, names = explained_class(one), names_of(one)
-    shared = {"output_id": int(one.get("output_id", 0)), "output": subject(one), "class": number}
+    shared = {"output_id": int(one.get("output_id", 0)), "output": subject_name(one), "class": number}
     shared["class_name"] = None if number is None else names.class_name(number)
     for element in elements(one, left_out):
         yield dict.fromkeys(ELEMENT_COLUMNS) | shared | _element_cells(one, element)

@@ -29,7 +29,7 @@ export class InstanceList {
         { name: levelName(payload), key: (row) => row.name, cell: (row) => h("a", { href: linkTo(row.id) }, row.name) },
         { name: "Class", help: "the explained class", key: (row) => className(payload, row.target), cell: (row) => className(payload, row.target) },
         ...(known ? [{ name: "Model", help: "whether the model predicts the true class", key: truth, cell: (row: Row) => h("span", { class: truth(row) === "wrong" ? "wrong" : null }, truth(row)) }] : []),
-        { name: "Holds", help: "whether the explanation is enough and needed: yes, in part, or no", key: (row) => payload.verdicts.findIndex(([key]) => key === row.verdict), cell: (row) => h("span", { class: `verdict-word ${row.verdict ?? ""}`, title: verdict(row) }, row.verdict === null ? "–" : HOLDS[row.verdict]) },
+        { name: "Holds", help: "whether the explanation is necessary and sufficient: yes, in part, or no", key: (row) => payload.verdicts.findIndex(([key]) => key === row.verdict), cell: (row) => h("span", { class: `verdict-word ${row.verdict ?? ""}`, title: verdict(row) }, row.verdict === null ? "–" : HOLDS[row.verdict]) },
         { name: sizeName(payload), help: `number of ${sizeUnit(payload)} in the explanation`, numeric: true, key: (row) => row.size, cell: (row) => (row.size === null ? "–" : String(row.size)) },
       ],
       (row, line) => line.toggleAttribute("data-current", row.id === this.current),
@@ -113,13 +113,13 @@ export class InstanceList {
 }
 
 /** What the list says of a verdict: whether the explanation holds. */
-const HOLDS: Record<Verdict, string> = { both: "yes", enough: "in part", needed: "in part", neither: "no", unexplained: "no", unknown: "–" };
+const HOLDS: Record<Verdict, string> = { both: "yes", sufficient: "in part", necessary: "in part", neither: "no", unexplained: "no", unknown: "–" };
 
 const VERDICT_HELP: Record<Verdict, string> = {
   both: "The model says the same with the explanation alone, and another class without it.",
-  enough: "The model says the same with the explanation alone, but also without it.",
-  needed: "The model says another class without the explanation, but also with it alone.",
-  neither: "The explanation is neither enough nor needed.",
+  sufficient: "The model says the same with the explanation alone, but also without it.",
+  necessary: "The model says another class without the explanation, but also with it alone.",
+  neither: "The explanation is neither necessary nor sufficient.",
   unexplained: "The model says the same without everything that could be in an explanation.",
   unknown: "The report was written without an explainer, so the model was not asked.",
 };

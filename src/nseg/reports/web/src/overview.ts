@@ -106,7 +106,7 @@ function glossary(): HTMLElement {
     h(
       "dl",
       { class: "facts" },
-      ...entry("verdict", "“Enough”: with the explanation alone, the model predicts the same class. “Needed”: without the explanation, it predicts another. “Not explained”: it predicts the same without everything that could be in an explanation, so nothing of this kind can be needed."),
+      ...entry("verdict", "“Sufficient”: with the explanation alone, the model predicts the same class. “Necessary”: without the explanation, it predicts another. “Not explained”: it predicts the same without everything that could be in an explanation, so nothing of this kind can be necessary."),
       ...entry("explanation", "The part of the graph that a method gives as the reason for a prediction. Its weights rank all edges (or nodes, or features); the kept part is the explanation itself."),
       ...entry("direction", "An edge carries messages in both directions, and one direction can be enough. An arrow shows a direction that is kept alone. Where a method treats the two directions apart, each counts: such sizes are in directed edges. Only edges that can carry a message to the output count."),
       ...entry("features", "A method can keep single features of nodes. Then a node is filled by the share of its features that is kept, and all numbers are those of the kept features, not of whole nodes."),

@@ -98,8 +98,8 @@ export interface Curve {
   sparsity: number[];
 }
 
-/** Whether an explanation is enough for the class, needed for it, or nothing of its kind can be needed. */
-export type Verdict = "both" | "enough" | "needed" | "neither" | "unexplained" | "unknown";
+/** Whether an explanation is sufficient for the class, necessary for it, or nothing of its kind can be necessary. */
+export type Verdict = "both" | "sufficient" | "necessary" | "neither" | "unexplained" | "unknown";
 
 export interface Instance {
   id: number;

@@ -74,7 +74,7 @@ export function payload(part: Partial<Payload> = {}): Payload {
     level: "node",
     molecules: false,
     grouping: "predicted",
-    verdicts: [["both", "enough and needed"], ["unexplained", "not explained"]],
+    verdicts: [["both", "necessary and sufficient"], ["unexplained", "not explained"]],
     facts: [],
     summary: null,
     methods: [{ name: "NSEG", settings: [["tolerance", "0.05"]], edges: true, node_mask: null, split: [1], curve: null }],

@@ -1,16 +1,14 @@
-"""What an explanation keeps, counted and in words, and how its numbers are written: one rule for everything people read.
+"""How many edges, nodes and features an explanation keeps, and of how many; the counts as text.
 
 Edges count if a message over them can reach the output. Both directions of an edge are one edge if the explanation treats
-them as one (``undirected=True``); otherwise each direction counts. The report's page has the same rules in
-``reports/web/src/words.ts``; a table of examples, which both test, keeps them equal.
+them as one (``undirected=True``); otherwise each direction counts.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,53 +17,12 @@ from torch_geometric.explain.config import MaskType
 
 from nseg.explanation import target_nodes, task_level
 from nseg.graphs.subgraph import reverse_edges
+from nseg.wording.numbers import plural
 
 DEFAULT_THRESHOLD = 0.5
 """Weight above which a soft mask counts as kept when the explanation has no hard mask."""
 
-DECIMALS = 6
-"""Decimal places that a probability in single precision is worth. Texts are made of numbers rounded to this many."""
-
-TINY = 1e-6
-"""Thousandths that the product of 1000 and a number of six decimals may be off."""
-
 Unit = Literal["edges", "directed edges", "nodes", "node features", "features"]
-
-# --- numbers -------------------------------------------------------------------------------------------------------------
-
-
-def probability_text(value: float) -> str:
-    """A probability with three decimals, rounded to the nearest, halves up.
-
-    >>> probability_text(0.9364), probability_text(0.0625)
-    ('0.936', '0.063')
-    """
-    return _thousandths(value, lambda n: math.floor(n + 0.5))
-
-
-def bound_text(value: float) -> str:
-    """A lower bound with three decimals, rounded down so that it stays a lower bound.
-
-    >>> bound_text(0.8379), bound_text(0.84), bound_text(0.9999999)
-    ('0.837', '0.840', '1.000')
-    """
-    return _thousandths(value, lambda n: math.floor(n + TINY))
-
-
-def upper_bound_text(value: float) -> str:
-    """An upper bound with three decimals, rounded up so that it stays an upper bound.
-
-    >>> upper_bound_text(0.8371), upper_bound_text(0.84)
-    ('0.838', '0.840')
-    """
-    return _thousandths(value, lambda n: math.ceil(n - TINY))
-
-
-def _thousandths(value: float, whole: Callable[[float], int]) -> str:
-    return f"{whole(1000 * round(float(value), DECIMALS)) / 1000:.3f}" if math.isfinite(value) else "unknown"
-
-
-# --- sizes ---------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -100,8 +57,8 @@ class PartSize:
             return f"{plural(self.kept, 'feature')} of all {node}s"
         return plural(self.kept, self._word(molecule))
 
-    def share(self, molecule: bool = False) -> str:
-        """What is kept, and of how many.
+    def share(self, molecule: bool = False, where: bool = True) -> str:
+        """What is kept, and of how many; ``where`` says on how many nodes features are.
 
         >>> PartSize(7, 17, "edges").share(), PartSize(14, 72, "node features", 9).share()
         ('7 of 17 edges', '14 of 72 node features (on 9 nodes)')
@@ -109,21 +66,13 @@ class PartSize:
         ('1 of 4 features (of all nodes)', '1 of 1 atom')
         """
         node = "atom" if molecule else "node"
-        where = {"node features": f" (on {plural(self.nodes, node)})", "features": f" (of all {node}s)"}.get(self.unit, "")
-        return f"{self.kept} of {plural(self.total, self._word(molecule))}{where}"
+        places = {"node features": f" (on {plural(self.nodes, node)})", "features": f" (of all {node}s)"}
+        place = places.get(self.unit, "") if where else ""
+        return f"{self.kept} of {plural(self.total, self._word(molecule))}{place}"
 
     def _word(self, molecule: bool) -> str:
         word = self.unit.removesuffix("s")
         return word.replace("edge", "bond").replace("node", "atom") if molecule else word
-
-
-def plural(number: int, word: str) -> str:
-    """A number and a word.
-
-    >>> plural(1, "edge"), plural(0, "edge")
-    ('1 edge', '0 edges')
-    """
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def size_words(parts: Sequence[PartSize], molecule: bool = False) -> str:
@@ -134,9 +83,6 @@ def size_words(parts: Sequence[PartSize], molecule: bool = False) -> str:
 def share_words(parts: Sequence[PartSize], molecule: bool = False) -> str:
     """What all parts keep, and of how many, such as ``"7 of 17 edges and 3 of 18 nodes"``."""
     return " and ".join(part.share(molecule) for part in parts)
-
-
-# --- counts --------------------------------------------------------------------------------------------------------------
 
 
 def kept_parts(explanation: Explanation, reached: Tensor | None = None, level: str | None = None) -> tuple[PartSize, ...]:
@@ -251,76 +197,3 @@ def reached_nodes(explanation: Explanation, reached: Tensor | None = None, level
 def _num_nodes(explanation: Explanation) -> int:
     node_id = explanation.get("node_id")
     return int(explanation.num_nodes or 0) if node_id is None else int(node_id.numel())
-
-
-# --- verdicts --------------------------------------------------------------------------------------------------------------
-
-
-def verdict_text(found: Mapping[str, Any], masks: Sequence[str], what: str = "class") -> str:
-    """Whether an explanation is necessary and sufficient, in one sentence.
-
-    Args:
-        found: ``keeps`` and ``changes`` (the class stays with the explanation alone, and changes without it),
-            ``keeps_empty`` and ``p_empty`` (the same, and the class's probability, if nothing is kept), and ``pns``.
-        masks: what explains: ``"edges"``, ``"nodes"`` or both.
-        what: what is explained: the class, or another outcome.
-
-    >>> verdict_text({"keeps": True, "changes": True}, ["edges"])
-    'Necessary and sufficient: with these edges alone the class stays, and without them it changes.'
-    >>> verdict_text({"keeps": True, "changes": False, "keeps_empty": True, "p_empty": 0.8}, ["edges"])
-    'Only sufficient: the model gives this class without these edges too, and even without any edge (p 0.800).'
-    """
-    kept = " and ".join(masks)
-    if found["keeps"] and found["changes"]:
-        return f"Necessary and sufficient: with these {kept} alone the {what} stays, and without them it changes."
-    if found["keeps"] and found["keeps_empty"]:
-        any_of, p = " or ".join(part.removesuffix("s") for part in masks), probability_text(found["p_empty"])
-        return (
-            f"Only sufficient: the model gives this {what} without these {kept} too, and even without any {any_of} (p {p})."
-        )
-    if found["keeps"]:
-        return f"Only sufficient: with these {kept} alone the {what} stays, but without them it stays too."
-    if found["changes"]:
-        return f"Only necessary: without these {kept} the {what} changes, but with them alone it does not stay."
-    best = max(found["pns"], found.get("ceiling") or 0.0)
-    return (
-        f"Neither necessary nor sufficient: with these {kept} alone the {what} does not stay, and without them it does not "
-        f"change. The best PNS bound found is {bound_text(best)}."
-    )
-
-
-def deletion_text(explanation: Explanation) -> str:
-    """Whether an explanation of edges holds if edges are really deleted, in one sentence; nothing if nobody knows.
-
-    >>> deletion_text(Explanation(intervention="mask", holds_masked=True, holds_removed=False, pns_removed=0.1))
-    'It does not hold if edges are really deleted: PNS at least 0.100 then.'
-    """
-    removed, by = explanation.get("pns_removed"), explanation.get("intervention")
-    if removed is None or explanation.get("hard_edge_mask", True) is None:
-        return ""
-    holds = bool(explanation.get("holds_removed"))
-    if by == "mask":
-        does = "also holds" if holds and explanation.get("holds_masked") else "holds" if holds else "does not hold"
-        return f"It {does} if edges are really deleted: PNS at least {bound_text(removed)} then."
-    masked = f"with messages over them masked instead, PNS is at least {bound_text(explanation.pns_masked)}"
-    return f"Edges were really deleted, and it {'holds' if holds else 'does not hold'}; {masked}."
-
-
-ANYWAY = "To see why, explain features instead of edges, or another class as a contrast."
-"""What may help where the model gives the class anyway."""
-
-
-def explanation_words(explanation: Explanation) -> str:
-    """What is kept, what the model says with and without it, the verdict, and whether it holds if edges are deleted."""
-    one = explanation
-    if one.get("verdict") is None:
-        return f"{share_words(kept_parts(one))} are kept."
-    with_it, without = probability_text(one.p_factual), probability_text(one.p_complement)
-    sentences = [
-        f"{share_words(kept_parts(one))} are kept: p {with_it} with them alone, {without} without them; PNS at least "
-        f"{bound_text(one.pns)}.",
-        one.verdict,
-    ]
-    if one.keeps and not one.changes and one.get("keeps_empty"):
-        sentences.append(ANYWAY)
-    return " ".join(text for text in (*sentences, deletion_text(one)) if text)

@@ -1,0 +1,214 @@
+"""What an explanation keeps, element by element, with names, weights and values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch_geometric.explain import Explanation
+from torch_geometric.explain.config import MaskType
+
+from nseg.names import Names
+from nseg.wording.counts import Unit, hard_mask, is_undirected, node_mask_type, reached_edges, reached_nodes
+from nseg.wording.subject import caller_ids, names_of
+
+Kind = Literal["edge", "node", "node feature", "feature"]
+
+KINDS: dict[Unit, Kind] = {
+    "edges": "edge",
+    "directed edges": "edge",
+    "nodes": "node",
+    "node features": "node feature",
+    "features": "feature",
+}
+"""What an element of each unit is called."""
+
+
+@dataclass(frozen=True)
+class Element:
+    """One edge, node or feature that an explanation keeps or leaves out; numbers are the caller's.
+
+    Args:
+        kind: ``"edge"``, ``"node"``, ``"node feature"`` (of one node) or ``"feature"`` (of all nodes).
+        label: its name without what it belongs to, such as ``"tx-2716 -> tx-11"`` or ``"amount = 12.5 EUR"``.
+        weight: in the soft mask; None if there is none.
+        kept: whether the explanation keeps it.
+        owner: name of the node that a feature belongs to.
+        edge, source, target: of an edge; ends are None for a stored explanation without its graph.
+        node: of a node or of one of its features.
+        feature: column of ``x``.
+        value: of the feature; None if unknown.
+    """
+
+    kind: Kind
+    label: str
+    weight: float | None
+    kept: bool
+    owner: str = ""
+    edge: int | None = None
+    source: int | None = None
+    target: int | None = None
+    node: int | None = None
+    feature: int | None = None
+    value: float | None = None
+
+    @property
+    def text(self) -> str:
+        """With what it belongs to, such as ``"tx-11: amount = 12.5 EUR"`` or ``"node 5"``."""
+        if self.kind == "node":
+            return f"node {self.label}" if self.label == str(self.node) else self.label
+        return f"{self.owner}: {self.label}" if self.owner else self.label
+
+
+def elements(
+    one: Explanation,
+    left_out: bool = False,
+    *,
+    names: Names | None = None,
+    reached: Tensor | None = None,
+    level: str | None = None,
+) -> list[Element]:
+    """What an explanation keeps, among what can matter for its output: edges by weight, then nodes and features.
+
+    Args:
+        one: of one output, from :func:`nseg.explain_many`, :func:`nseg.read` or any PyG algorithm.
+        left_out: whether to also list what it does not keep; a stored explanation then needs its graph
+            (:func:`nseg.runs.attach`).
+        names: names of the caller's graph; those that the explanation carries if None.
+        reached: edges over which a message can reach the output, [E], if the explanation does not know them.
+        level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output, if the explanation does not know.
+    """
+    if one.get("reason") is not None:
+        return []
+    names = names_of(one) if names is None else names
+    found = [*_edges(one, left_out, names, reached), *_node_elements(one, left_out, names, reached, level)]
+    return sorted(found, key=lambda element: (element.kind, not element.kept, -(element.weight or 0.0)))
+
+
+def _edges(one: Explanation, left_out: bool, names: Names, reached: Tensor | None) -> Iterator[Element]:
+    hard = hard_mask(one, "edge_mask")
+    if hard is None:
+        return
+    counted, both = reached_edges(one, reached), is_undirected(one)
+    listed = (counted if left_out else hard & counted).nonzero().flatten()
+    ids = caller_ids(one, "edge_id", hard.numel())[listed].tolist()
+    ends, weights = _listed_ends(one, listed), _weights(one, "edge_mask", listed)
+    seen = set[tuple[int, int]]()
+    for number, position in enumerate(listed.tolist()):
+        source, target = (None, None) if ends is None else ends[number]
+        label = f"edge {ids[number]}"
+        if source is not None and target is not None:
+            if both and (target, source) in seen:
+                continue
+            seen.add((source, target))
+            label = names.edge(ids[number], source, target, both)
+        weight = None if weights is None else weights[number]
+        yield Element("edge", label, weight, bool(hard[position]), edge=ids[number], source=source, target=target)
+
+
+def _weights(one: Explanation, name: str, listed: Tensor) -> list[float] | None:
+    soft: Tensor | None = one.get(name)
+    if soft is None:
+        return None
+    found: list[float] = soft.detach().cpu().float().nan_to_num()[listed].tolist()
+    return found
+
+
+def _listed_ends(one: Explanation, listed: Tensor) -> list[list[int]] | None:
+    """Source and target of some edges, by the caller's numbers; None if they are not known."""
+    edges = one.get("edge_index")
+    if edges is not None:
+        nodes = caller_ids(one, "node_id", int(one.num_nodes or 0))
+        found: list[list[int]] = nodes[edges.cpu()[:, listed]].T.tolist()
+        return found
+    stored: Tensor | None = getattr(one, "_kept_ends", None)
+    return None if stored is None or stored.size(1) != listed.numel() else stored.T.tolist()
+
+
+def _node_elements(
+    one: Explanation, left_out: bool, names: Names, reached: Tensor | None, level: str | None
+) -> Iterable[Element]:
+    hard, kind = hard_mask(one, "node_mask"), node_mask_type(one)
+    if hard is None:
+        return []
+    soft = one.node_mask.detach().cpu().float().nan_to_num().view(hard.size(0), -1)
+    if kind is MaskType.common_attributes:
+        listed = [f for f in range(hard.size(1)) if left_out or bool(hard[0, f])]
+        return [Element("feature", names.feature(f), float(soft[0, f]), bool(hard[0, f]), feature=f) for f in listed]
+    ids, nodes = caller_ids(one, "node_id", hard.size(0)).tolist(), reached_nodes(one, reached, level)
+    if kind is MaskType.object:
+        kept = hard.any(1)
+        return [
+            Element("node", names.node_label(ids[n]), float(soft[n].max()), bool(kept[n]), node=ids[n])
+            for n in nodes.tolist()
+            if left_out or bool(kept[n])
+        ]
+    return _features_of_nodes(one, hard, soft, names, ids, nodes, left_out)
+
+
+def _features_of_nodes(
+    one: Explanation, hard: Tensor, soft: Tensor, names: Names, ids: list[int], nodes: Tensor, left_out: bool
+) -> Iterator[Element]:
+    near = torch.zeros_like(hard)
+    near[nodes] = True
+    stored, x = _stored_values(one, hard), one.get("x")
+    for n, f in (near if left_out else near & hard).nonzero().tolist():
+        value = stored.get((n, f)) if x is None else float(x[n, f])
+        label = names.feature(f) if value is None else names.value(f, value)
+        kept, owner = bool(hard[n, f]), names.node(ids[n])
+        yield Element("node feature", label, float(soft[n, f]), kept, owner, node=ids[n], feature=f, value=value)
+
+
+def _stored_values(one: Explanation, hard: Tensor) -> dict[tuple[int, int], float]:
+    """Values of kept features by node and column, that a stored explanation has without its graph."""
+    stored: Tensor | None = getattr(one, "_kept_values", None)
+    at = [] if stored is None else hard.nonzero().tolist()
+    if stored is None or len(at) != stored.numel():
+        return {}
+    return {(n, f): value for (n, f), value in zip(at, stored.tolist(), strict=True)}
+
+
+def kept_texts(found: Sequence[Element], unit: Unit) -> list[str]:
+    """Texts of the kept elements of one unit, the largest weight first; features of one node are one text.
+
+    Args:
+        found: from :func:`elements`.
+        unit: what is listed.
+
+    >>> new, old = (Element("node feature", name, 0.9, True, "tx-1") for name in ("new = 1", "amount = 3 EUR"))
+    >>> kept_texts([new, old], "node features")
+    ['tx-1: new = 1, amount = 3 EUR']
+    """
+    kept = [one for one in found if one.kept and one.kind == KINDS[unit]]
+    if unit != "node features":
+        return [one.label for one in kept]
+    by_node: dict[tuple[int | None, str], list[str]] = {}
+    for one in kept:
+        by_node.setdefault((one.node, one.owner), []).append(one.label)
+    return [f"{owner}: {', '.join(labels)}" for (_, owner), labels in by_node.items()]
+
+
+def distinct_names(names: Names, node_id: Sequence[int], symbols: Sequence[str] | None = None) -> Names:
+    """Names in which each of some nodes has a name of its own: ``"grass 3"`` where two are called grass, ``"N7"`` for atoms.
+
+    Args:
+        names: the names of the graph.
+        node_id: the caller's numbers of the nodes.
+        symbols: chemical element of each, in a molecule.
+    """
+    if symbols is None and not names.nodes:
+        return names
+    called = [names.node_label(n) if names.nodes else "" for n in node_id]
+    times = Counter(called)
+    own: dict[int, str] = {}
+    for position, (number, name) in enumerate(zip(node_id, called, strict=True)):
+        symbol = "" if symbols is None else symbols[position]
+        if symbol and name in ("", str(number), symbol):
+            own[number] = f"{symbol}{number}"
+        elif name and name != str(number):
+            own[number] = name if times[name] == 1 else f"{name} {number}"
+    return replace(names, nodes=own)

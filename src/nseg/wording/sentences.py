@@ -1,0 +1,153 @@
+"""An explanation in plain sentences: what a prediction rests on, whether that holds, and what to try if it does not.
+
+Terminal, exports, pictures and the report's page all take their sentences from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+from torch_geometric.explain import Explanation
+
+from nseg.names import Names
+from nseg.wording.counts import PartSize, kept_parts
+from nseg.wording.elements import Element, elements, kept_texts
+from nseg.wording.numbers import probability_text
+from nseg.wording.subject import names_of, subject_name
+from nseg.wording.verdicts import Findings, ModelAnswer, deletion_text, findings_of
+
+FEW, MANY = 3, 12
+"""Edges, nodes or features that a sentence lists, where a picture or a table shows the rest, and where nothing does."""
+
+
+def sentence(one: Explanation) -> str:
+    """An explanation in plain words: the prediction, what it rests on, and whether that holds."""
+    if one.get("reason") is not None:
+        return f"O{subject_name(one)[1:]} could not be explained: {one.reason}"
+    return " ".join(text for text in (*explanation_sentences(one, listed=MANY), deletion_text(one)) if text)
+
+
+def explanation_sentences(
+    one: Explanation,
+    findings: Findings | None = None,
+    names: Names | None = None,
+    *,
+    reached: Tensor | None = None,
+    level: str | None = None,
+    molecule: bool = False,
+    listed: int = FEW,
+) -> tuple[str, str]:
+    """The prediction with what it rests on, and whether that holds: one sentence and a short text.
+
+    Args:
+        one: of one output.
+        findings: what the model says, from :func:`findings_of`; what the explanation knows if None.
+        names: names of the caller's graph; those that the explanation carries if None.
+            :func:`distinct_names` tells nodes of the same name apart.
+        reached, level: as in :func:`elements`.
+        molecule: whether nodes are atoms and edges are bonds.
+        listed: how many edges, nodes or features are listed.
+    """
+    names = names_of(one) if names is None else names
+    findings = findings_of(one) if findings is None else findings
+    parts = kept_parts(one, reached, level)
+    kept = kept_words(parts, elements(one, names=names, reached=reached, level=level), molecule, listed)
+    reason = reason_sentence(
+        subject_name(one, names, level=level, molecule=molecule),
+        findings,
+        names,
+        "" if findings.verdict == "unexplained" else kept,
+    )
+    return reason, proof_sentence(findings, names, parts, molecule)
+
+
+def kept_words(parts: Sequence[PartSize], found: Sequence[Element], molecule: bool = False, listed: int = FEW) -> str:
+    """What is kept, counted and by name; ``""`` if nothing is.
+
+    >>> kept_words([PartSize(1, 9, "edges")], [Element("edge", "tx-2 -> tx-1", 0.9, True)])
+    '1 of 9 edges (tx-2 -> tx-1)'
+    """
+    return " and ".join(
+        _listed(part.share(molecule, where=False), kept_texts(found, part.unit), listed, part.unit)
+        for part in parts
+        if part.kept
+    )
+
+
+def _listed(count: str, texts: Sequence[str], listed: int, unit: str) -> str:
+    """A count and the first few names, such as ``"4 of 9 edges (a -> b, c -> d, e -> f, 1 more)"``."""
+    if not texts:
+        return count
+    more = [f"{len(texts) - listed} more{' nodes' * (unit == 'node features')}"] if len(texts) > listed else []
+    return f"{count} ({('; ' if unit == 'node features' else ', ').join([*texts[:listed], *more])})"
+
+
+def reason_sentence(subject: str, findings: Findings, names: Names, kept: str) -> str:
+    """The prediction and what it rests on, in one sentence.
+
+    Args:
+        subject: what is explained, from :func:`subject_name`.
+        findings: what the model says.
+        names: for the names of classes.
+        kept: what is kept, from :func:`kept_words`.
+
+    >>> reason_sentence("tx-1", Findings(1, ModelAnswer(0.98, 1)), Names(classes=("legit", "fraud")), "1 edge (a -> b)")
+    'The model says fraud for tx-1 (p 0.980), because of 1 edge (a -> b).'
+    """
+    target, whole = names.class_name(findings.target), findings.whole
+    if whole.label is not None and whole.label != findings.target:
+        begin = f"The model says {names.class_name(whole.label)} for {subject}; asked was {target}{_p(whole)}"
+        return f"{begin}, for which {kept} speak." if kept else f"{begin}."
+    begin = f"The model says {target} for {subject}{_p(whole)}" if target else f"The model's answer for {subject}"
+    return f"{begin}, because of {kept}." if kept else f"{begin}."
+
+
+def proof_sentence(findings: Findings, names: Names, parts: Sequence[PartSize], molecule: bool = False) -> str:
+    """Whether the explanation holds when the model is asked, and what to try if nothing can be necessary."""
+    target, alone, without = names.class_name(findings.target), findings.alone, findings.without
+    number = sum(part.kept for part in parts)
+    they, them, are = ("it", "it", "is") if number == 1 else ("they", "them", "are")
+    if findings.verdict == "unknown":
+        if alone.p is None or without.p is None:
+            return ""
+        return f"With {them} alone, p is {probability_text(alone.p)}; without, {probability_text(without.p)}."
+    if findings.verdict == "unexplained":
+        return _unexplained(findings, target, parts, molecule)
+    if not number:
+        return f"Nothing was found that it rests on: with nothing kept, it says {_other(alone, names, target)}."
+    enough = f"{they.capitalize()} alone {are} enough: the model still says {target}{_p(alone)}"
+    not_enough = f"with {them} alone, it says {_other(alone, names, target)}"
+    changed = _other(without, names, target)
+    texts = {
+        "both": f"{enough}. Without {them}, it says {changed}.",
+        "sufficient": f"{enough}. But {they} {are} not necessary: without {them}, it says {target} too{_p(without)}, so "
+        "something else supports it as well.",
+        "necessary": f"Without {them}, the model says {changed}. But {they} {are} not enough: {not_enough}.",
+        "neither": f"This does not hold: {not_enough}, and without {them}, it still says {target}{_p(without)}.",
+    }
+    return texts[findings.verdict]
+
+
+def _unexplained(findings: Findings, target: str, parts: Sequence[PartSize], molecule: bool) -> str:
+    """That nothing which is masked can be necessary, and what to mask instead."""
+    units = [part.unit for part in parts]
+    edges, features = any("edges" in unit for unit in units), any("edges" not in unit for unit in units)
+    what = " and ".join(["bonds" if molecule else "edges"] * edges + ["features"] * features)
+    hint = " Try another class as a contrast: outcome=nseg.Rather(...)."
+    if not features:
+        hint = ' Try its features: node_mask_type="attributes".'
+    elif not edges:
+        hint = ' Try edges as well: edge_mask_type="object".'
+    because = f"the model says {target} without any of them too{_p(findings.empty)}"
+    return f"{what.capitalize()} do not explain this prediction: {because}.{hint}"
+
+
+def _p(answer: ModelAnswer) -> str:
+    return "" if answer.p is None else f" (p {probability_text(answer.p)})"
+
+
+def _other(answer: ModelAnswer, names: Names, target: str) -> str:
+    """Another class than the explained one, and what is left of the probability of that."""
+    label = "another class" if answer.label is None else names.class_name(answer.label)
+    return label if answer.p is None else f"{label} (p of {target}: {probability_text(answer.p)})"
