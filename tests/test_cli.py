@@ -203,6 +203,28 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
             call(*words)
 
 
+def test_an_outcome_on_the_command_line_says_what_is_explained(tmp_path: Path) -> None:
+    mine = ["explain", *own_graph(tmp_path), "--index", "1,5", "--quiet", "--out"]
+    for number, (text, words) in enumerate(
+        [
+            ("not:2", "not class 2"),
+            ("within:0.5,output=1,scale=0.3", "± 0.5"),  # the same numbers, read as three predicted values
+            ("label:1", "label 1 is"),
+        ]
+    ):
+        out = tmp_path / str(number)
+        printed = call(*mine, str(out), "--outcome", text).output
+        found = runs.Explanations(out)
+        assert all(words in one or "does not hold" in one for one in found.sentences())
+        assert words in printed or "does not hold" in printed
+        assert any(one.get("reason") is None for one in found)
+    for text, message in (("near:1", "outcome must look like within:0.5"), ("above:1,scale=0", "scale must be a positive")):
+        with pytest.raises(SettingsError, match=message):
+            call(*mine, str(tmp_path / "no"), "--outcome", text)
+    with pytest.raises(UnsupportedError, match="Above is for mode='regression'"):
+        call("explain", "tree-cycles", "--index", "511", "--outcome", "above:2")
+
+
 def own_graph(tmp_path: Path) -> list[str]:
     (tmp_path / "mine.py").write_text(USERS_MODEL)
     data = graph()

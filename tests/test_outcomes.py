@@ -359,7 +359,14 @@ BAD_EVENTS = {
     "than must be the number of a class": lambda: Rather(than=-1),
     "number must be the number of a label": lambda: Label(1.5),  # type: ignore[arg-type]
     "probability must be a function": lambda: Custom(3),  # type: ignore[arg-type]
-    "outcome must be an event": lambda: NSEG(outcome="above"),
+    "outcome must be an event": lambda: NSEG(outcome=3),
+    "outcome must look like within:0.5": lambda: NSEG(outcome="above"),
+    "got 'nearby:3'": lambda: NSEG(outcome="nearby:3"),
+    "got 'above:high'": lambda: NSEG(outcome="above:high"),
+    "got 'above:1,2'": lambda: NSEG(outcome="above:1,2"),
+    "got 'within:1,width=2'": lambda: NSEG(outcome="within:1,width=2"),
+    r"scale must be a positive number.*\(got 0\)": lambda: NSEG(outcome="above:1,scale=0"),
+    r"than must be the number of a class.*got 1.5": lambda: NSEG(outcome="rather:1.5"),
 }
 
 
@@ -367,6 +374,22 @@ BAD_EVENTS = {
 def test_events_that_cannot_be_are_sentences(text: str) -> None:
     with pytest.raises(nseg.SettingsError, match=text):
         BAD_EVENTS[text]()
+
+
+TEXTS = {
+    "within": Within(),
+    "within:0.5,scale=0.2": Within(0.5, scale=0.2),
+    "above:-2,output=1": Above(-2, output=1),
+    "Below: 1e-3": Below(1e-3),
+    "rather:2": Rather(than=2),
+    "not:0": Not(0),
+    "label:3": Label(3),
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_an_outcome_may_be_given_as_text(text: str) -> None:
+    assert NSEG(outcome=text).settings.outcome == TEXTS[text]
 
 
 BAD_QUESTIONS = {

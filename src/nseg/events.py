@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from nseg.errors import InputError, SettingsError
 
@@ -33,12 +33,60 @@ def plain_class_name(number: int) -> str:
     return f"class {number}"
 
 
+# --- what the arguments of events must be ----------------------------------------------------------------------------------
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_positive(value: Any) -> bool:
+    return value is None or (_is_number(value) and value > 0)
+
+
+def _is_position(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 0
+
+
+class Rule(NamedTuple):
+    """What an argument of an event must be, for its check and the error."""
+
+    must: str
+    holds: Callable[[Any], bool]
+    remedy: str = ""
+
+
+SCALE = Rule(
+    "a positive number, the standard deviation of the noise of the prediction",
+    _is_positive,
+    " Try the root mean square of the model's test error, or None to take it from the data.",
+)
+DISTANCE = Rule("a positive number", _is_positive, " Try 0.5, in the unit of the target.")
+THRESHOLD = Rule("a finite number", _is_number, " Give it in the unit of the target.")
+COLUMN = Rule("the number of a column, counted from 0", lambda value: value is None or _is_position(value))
+CLASS = Rule("the number of a class, counted from 0", _is_position)
+LABEL = Rule("the number of a label, counted from 0", _is_position)
+FUNCTION = Rule("a function of the model's output rows", lambda value: value is None or callable(value))
+
+
+# --- events ----------------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class Event(ABC):
     """An event of one row of a model's output."""
 
     modes: ClassVar[tuple[str, ...]]
     """Kinds of models that have such events."""
+
+    rules: ClassVar[dict[str, Rule]] = {}
+    """What the arguments must be."""
+
+    def __post_init__(self) -> None:
+        for name, rule in self.rules.items():
+            value = getattr(self, name)
+            if not rule.holds(value):
+                raise SettingsError(f"{name} must be {rule.must} (got {value!r}).{rule.remedy}")
 
     @property
     def column(self) -> int | None:
@@ -91,17 +139,9 @@ class ValueEvent(Event):
     """
 
     modes: ClassVar = (REGRESSION,)
+    rules: ClassVar = {"scale": SCALE, "output": COLUMN}
     scale: float | None = None
     output: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.scale is not None and not (_is_number(self.scale) and self.scale > 0):
-            raise SettingsError(
-                f"scale must be a positive number, the standard deviation of the noise of the prediction (got "
-                f"{self.scale!r}). Try the root mean square of the model's test error, or None to take it from the data."
-            )
-        if self.output is not None:
-            _require_position("output", self.output, "column")
 
     @property
     def column(self) -> int | None:
@@ -125,14 +165,8 @@ class Within(ValueEvent):
     (Within(distance=0.5, scale=0.2), 'the prediction stays within 0.5 of 1.25 (noise 0.2)')
     """
 
+    rules: ClassVar = {**ValueEvent.rules, "distance": DISTANCE}
     distance: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.distance is not None and not (_is_number(self.distance) and self.distance > 0):
-            raise SettingsError(
-                f"distance must be a positive number (got {self.distance!r}). Try 0.5, in the unit of the target."
-            )
 
     def statement(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
         return f"the prediction stays within {self.distance:g} of {target:.4g}{self.noise}"
@@ -146,7 +180,27 @@ class Within(ValueEvent):
 
 
 @dataclass(frozen=True, repr=False)
-class Above(ValueEvent):
+class ThresholdEvent(ValueEvent):
+    """The prediction is on one side of a threshold."""
+
+    rules: ClassVar = {**ValueEvent.rules, "threshold": THRESHOLD}
+    side: ClassVar[str]
+    other_side: ClassVar[str]
+    threshold: float
+
+    def statement(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
+        return f"the prediction is {self.side} {self.threshold:g}{self.noise}"
+
+    def title(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
+        return f"{target:.3g}, {self.side} {self.threshold:g}"
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        return f"{self.threshold:g} or {self.other_side}", f"{self.side} {self.threshold:g}"
+
+
+@dataclass(frozen=True, repr=False)
+class Above(ThresholdEvent):
     """The prediction is above a threshold.
 
     Args:
@@ -157,47 +211,14 @@ class Above(ValueEvent):
     'the prediction is above -2'
     """
 
-    threshold: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _require_threshold(self.threshold)
-
-    def statement(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
-        return f"the prediction is above {self.threshold:g}{self.noise}"
-
-    def title(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
-        return f"{target:.3g}, above {self.threshold:g}"
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        return f"{self.threshold:g} or below", f"above {self.threshold:g}"
+    side, other_side = "above", "below"
 
 
 @dataclass(frozen=True, repr=False)
-class Below(ValueEvent):
-    """The prediction is below a threshold.
+class Below(ThresholdEvent):
+    """The prediction is below a threshold; arguments as of :class:`Above`."""
 
-    Args:
-        threshold: in the unit of the target.
-        scale, output: as in :class:`ValueEvent`.
-    """
-
-    threshold: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _require_threshold(self.threshold)
-
-    def statement(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
-        return f"the prediction is below {self.threshold:g}{self.noise}"
-
-    def title(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
-        return f"{target:.3g}, below {self.threshold:g}"
-
-    @property
-    def sides(self) -> tuple[str, str]:
-        return f"{self.threshold:g} or above", f"below {self.threshold:g}"
+    side, other_side = "below", "above"
 
 
 # --- classes -------------------------------------------------------------------------------------------------------------
@@ -217,10 +238,8 @@ class Rather(Event):
     """
 
     modes: ClassVar = (MULTICLASS,)
+    rules: ClassVar = {"than": CLASS}
     than: int
-
-    def __post_init__(self) -> None:
-        _require_position("than", self.than, "class")
 
     def statement(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
         return f"the model gives {self.title(target, class_name)}"
@@ -247,10 +266,8 @@ class Not(Event):
     """
 
     modes: ClassVar = (MULTICLASS,)
+    rules: ClassVar = {"label": CLASS}
     label: int
-
-    def __post_init__(self) -> None:
-        _require_position("label", self.label, "class")
 
     def statement(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
         return f"the model does not give {class_name(self.label)}"
@@ -275,10 +292,8 @@ class Label(Event):
     """
 
     modes: ClassVar = (BINARY,)
+    rules: ClassVar = {"number": LABEL}
     number: int
-
-    def __post_init__(self) -> None:
-        _require_position("number", self.number, "label")
 
     @property
     def column(self) -> int:
@@ -310,15 +325,10 @@ class Custom(Event):
     """
 
     modes: ClassVar = (BINARY, MULTICLASS, REGRESSION)
+    rules: ClassVar = {"probability": FUNCTION, "holds": FUNCTION}
     probability: Callable[[Any], Any] | None
     holds: Callable[[Any], Any] | None = None
     name: str = "the custom event happens"
-
-    def __post_init__(self) -> None:
-        for name in ("probability", "holds"):
-            value = getattr(self, name)
-            if value is not None and not callable(value):
-                raise SettingsError(f"{name} must be a function of the model's output rows (got {value!r}).")
 
     def statement(self, target: float, class_name: ClassNamer = plain_class_name) -> str:
         return self.name
@@ -355,15 +365,32 @@ def event_from(data: dict[str, Any]) -> Event:
     return EVENTS[kind](**values)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+FORMS = "within:0.5, above:2, below:-1, rather:2, not:2 or label:3"
+"""How events are written as text."""
 
 
-def _require_threshold(value: Any) -> None:
-    if not _is_number(value):
-        raise SettingsError(f"threshold must be a finite number (got {value!r}). Give it in the unit of the target.")
+def parse_event(text: str) -> Event:
+    """The event that a text names, as on the command line: its kind, a number, and perhaps options.
+
+    >>> parse_event("above:2"), parse_event("within:0.5,scale=0.2,output=1"), parse_event("within")
+    (Above(threshold=2), Within(distance=0.5, scale=0.2, output=1), Within())
+    """
+    name, _, rest = text.strip().partition(":")
+    kind = EVENTS.get(name.strip().capitalize())
+    parts = [part.strip() for part in rest.split(",") if part.strip()]
+    named = [part for part in parts if "=" in part]
+    try:
+        if kind is None or len(parts) - len(named) > 1:
+            raise ValueError
+        options = {name.strip(): _read_number(value) for name, _, value in (part.partition("=") for part in named)}
+        return kind(*(_read_number(part) for part in parts if "=" not in part), **options)
+    except (ValueError, TypeError) as error:
+        if isinstance(error, SettingsError):
+            raise
+        raise SettingsError(
+            f"outcome must look like {FORMS} (got {text!r}). Options follow a comma: above:2,scale=0.5,output=1."
+        ) from None
 
 
-def _require_position(name: str, value: Any, what: str) -> None:
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < 0:
-        raise SettingsError(f"{name} must be the number of a {what}, counted from 0 (got {value!r}).")
+def _read_number(text: str) -> float:
+    return int(text) if text.strip().lstrip("+-").isdigit() else float(text)

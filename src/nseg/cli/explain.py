@@ -25,6 +25,7 @@ from nseg.cli.options import (
 from nseg.datasets.names import NAMES as DATASETS
 from nseg.datasets.names import check_name as check_dataset
 from nseg.errors import InputError
+from nseg.events import parse_event
 from nseg.models.catalogue import check_architecture
 from nseg.runs.layout import SHARD
 from nseg.search.settings import INTERVENTIONS
@@ -53,10 +54,20 @@ Intervention = Annotated[
     str | None,
     typer.Option(help="What taking edges away means: mask (their messages), remove (delete them), or both."),
 ]
+Outcome = Annotated[
+    str | None,
+    typer.Option(
+        help="What is explained instead of the predicted class: rather:2 (than class 2), not:2, label:3 (of several); of a "
+        "predicted number within:0.5 (of what it is), above:2, below:-1. Options follow a comma: above:2,scale=0.5."
+    ),
+]
 Undirected = Annotated[bool, typer.Option(help="Give both directions of an edge one weight.")]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal masks.")]
 Model = Annotated[
-    str | None, typer.Option(help="Your own model: FILE.py:FUNCTION, which returns it. The model must return class scores.")
+    str | None,
+    typer.Option(
+        help="Your own model: FILE.py:FUNCTION, which returns it. It must return class scores, or what --outcome asks."
+    ),
 ]
 Weights = Annotated[Path | None, typer.Option(help="Weights of your model: safetensors, or a saved state dictionary.")]
 Graphs = Annotated[
@@ -88,6 +99,7 @@ def explain(
     index: Index = None,
     paper: Paper = False,
     intervention: Intervention = None,
+    outcome: Outcome = None,
     undirected: Undirected = False,
     seed: Seed = 0,
     model: Model = None,
@@ -112,15 +124,16 @@ def explain(
     """Explain predictions and print the explanations; store them, measure them or write a page on request."""
     check_subject(dataset, model, weights, data, level, paper)
     check_names(dataset, arch, method, objective, masks, intervention)
+    event = None if outcome is None else parse_event(outcome)
     numbers, given = None if index is None else parse_numbers(index), read_names(names, class_names, feature_names)
     backend = choose_backend(backend, workers, address)
     set_threads(context)
     from nseg.cli import subject as subjects
 
     prepare_outputs(out, report, data)
-    settings = {"seed": seed, "undirected": undirected or None, "intervention": intervention}
+    settings = {"seed": seed, "undirected": undirected or None, "intervention": intervention, "outcome": event}
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
-    subject = subjects.load_subject(dataset, arch, model, weights, data, level)
+    subject = subjects.load_subject(dataset, arch, model, weights, data, level, event)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
     outputs = subject.outputs if numbers is None else numbers
     began, stored = time.perf_counter(), count_stored(out, retry)

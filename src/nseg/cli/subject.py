@@ -11,6 +11,7 @@ from torch import nn
 from nseg import baselines, datasets, models
 from nseg.cli.own import count_outputs, load_data, load_model
 from nseg.errors import InputError
+from nseg.events import MULTICLASS, Event
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.explainer import Explainer
 
@@ -57,14 +58,26 @@ class Subject(NamedTuple):
 
 
 def load_subject(
-    dataset: str | None, architecture: str, model: str | None, weights: Path | None, data: Path | None, level: str
+    dataset: str | None,
+    architecture: str,
+    model: str | None,
+    weights: Path | None,
+    data: Path | None,
+    level: str,
+    event: Event | None = None,
 ) -> Subject:
-    """Return what the options name: a dataset of the paper, or a user's own model and graphs."""
+    """Return what the options name: a dataset of the paper, or a user's own model and graphs.
+
+    Args:
+        dataset, architecture: of the paper.
+        model, weights, data, level: of the user.
+        event: what is asked, which says what the user's model predicts; None for the class.
+    """
     if dataset is not None:
         return paper_subject(dataset, architecture)
     assert model is not None
     assert data is not None
-    return own_subject(model, weights, data, level)
+    return own_subject(model, weights, data, level, event)
 
 
 def paper_subject(dataset: str, architecture: str) -> Subject:
@@ -76,10 +89,11 @@ def paper_subject(dataset: str, architecture: str) -> Subject:
     return Subject(model, data.model_config, graphs, data.instances.tolist(), origin, data)
 
 
-def own_subject(model: str, weights: Path | None, data: Path, level: str) -> Subject:
-    """Return a user's own model and graphs."""
+def own_subject(model: str, weights: Path | None, data: Path, level: str, event: Event | None = None) -> Subject:
+    """Return a user's own model and graphs; a question that only numbers or labels answer says what the model predicts."""
     network, graphs = load_model(model, weights), load_data(data)
-    config = {"mode": "multiclass_classification", "task_level": level, "return_type": "raw"}
+    mode = MULTICLASS if event is None else event.modes[0]
+    config = {"mode": mode, "task_level": level, "return_type": "raw"}
     origin = {"model": model, "weights": str(weights), "data": str(data), "level": level}
     outputs = list(range(count_outputs(graphs, level)))
     return Subject(network, config, graphs, outputs, origin, untrained=UNTRAINED.format(model) if weights is None else "")

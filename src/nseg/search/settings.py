@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nseg.errors import SettingsError, UnknownNameError
-from nseg.events import Event
+from nseg.events import Event, parse_event
 from nseg.search.catalogue import SURROGATES
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class BaseSettings:
         connected: for ``"prefix"``, grow the explanation from the explained node (or the strongest edge of a graph), so
             that its edges are connected; no moves are made then.
         seed: equal seeds give equal masks, alone or in any batch.
-        outcome: the event that is explained, such as ``nseg.Above(2.0)``; None for the usual one: the predicted class, or
-            for a regression that the prediction stays near what it is.
+        outcome: the event that is explained, such as ``nseg.Above(2.0)`` or its text ``"above:2"``; None for the usual
+            one: the predicted class, or for a regression that the prediction stays near what it is.
         baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
             that of another node of its graph, drawn by ``seed``; or a given row, one number per feature.
     """
@@ -199,7 +199,8 @@ class BaseSettings:
                 near = get_close_matches(name, known, 1)
                 hint = f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}."
                 raise UnknownNameError(f"{owner} must get settings that exist (got {name}). {hint}")
-        return cls(**given)
+        event = given.get("outcome")
+        return cls(**{**given, "outcome": parse_event(event)} if isinstance(event, str) else given)
 
     @property
     def goal(self) -> tuple[str, str]:
