@@ -14,6 +14,7 @@ from test_contract import (
     NODE_KINDS,
     WHOLE_NODES_ONLY,
     assert_same_explanation,
+    assert_shapes_and_ranges,
     every_method,
     fit,
     make,
@@ -32,7 +33,7 @@ from nseg.model.outcomes import outcome_of
 from nseg.model.traced_graph import TracedGraph
 from nseg.search.parts import MaskParts
 
-IGNORE_THE_MODEL = {"random", "all", "none", "pagerank"}
+IGNORE_THE_MODEL = {"attention", "random", "all", "none", "pagerank"}
 SCORE_BY_NODES = {"grad_cam", "pgm_explainer", "pgexplainer"}  # an edge's score comes from its end nodes
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
 
@@ -66,6 +67,17 @@ def test_scores_are_not_all_the_same(name: str) -> None:
         assert mine.unique().tolist() == [float(name == "all")]
     else:
         assert float(mine.max() - mine.min()) > 1e-3
+
+
+def test_attention_ranks_what_a_layer_attends_to_and_needs_such_a_layer() -> None:
+    """The score of an edge is its largest coefficient over layers and heads, over the largest of the instance."""
+    data, model = small("attention"), seeded(NODE_MODELS["gat"])
+    (found,) = explain_many(explainer(model, baselines.make("attention")), data, [5], progress=False)
+    assert_shapes_and_ranges(found, {"edge_mask": (found.num_edges,)})
+    assert float(found.edge_mask.max()) == pytest.approx(1)
+    assert float(found.edge_mask.min()) > 0  # a softmax is never 0
+    with pytest.raises(UnsupportedError, match="Attention needs a model whose layers attend"):
+        explain_many(explainer(seeded(NODE_MODELS["gcn"]), baselines.make("attention")), data, [5], progress=False)
 
 
 @each_of([name for name in CATALOGUE if name not in IGNORE_THE_MODEL | SCORE_BY_NODES])

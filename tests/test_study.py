@@ -88,7 +88,8 @@ def test_shipped_studies_expand_into_trials(name):
 def test_main_tables_hold_every_method_on_every_dataset_with_five_seeds():
     for architecture in ("gcn", "gin"):
         trials = study.find(f"fidelity-{architecture}").trials()
-        assert {one.method for one in trials} == set(baselines.CATALOGUE)
+        too_slow_or_of_other_layers = {"captum", "attention"}
+        assert {one.method for one in trials} == set(baselines.CATALOGUE) - too_slow_or_of_other_layers
         assert {one.dataset for one in trials} == set(plan.datasets.NAMES)
         seeds = {one.seed for one in trials if one.label == "NSEG"}
         assert seeds == {0, 1, 2, 3, 4}
@@ -192,7 +193,7 @@ def test_methods_without_a_seed_do_not_depend_on_it():
 
     def masks(name, seed):
         known = baselines.find(name).Settings.__dataclass_fields__
-        few = {k: v for k, v in {"steps": 2, "epochs": 2, "rounds": 0}.items() if k in known}
+        few = {k: v for k, v in {"steps": 2, "epochs": 2, "rounds": 0, "samples": 2, "rollouts": 2}.items() if k in known}
         made = baselines.make(name, seed=seed, **few)
         explain, index = found.explainer(made, "e"), found.instances(180, getattr(made.settings, "most", None))
         if hasattr(made, "fit"):
@@ -200,7 +201,8 @@ def test_methods_without_a_seed_do_not_depend_on_it():
         return torch.cat([one.edge_mask for one in explain_many(explain, found.graphs, index)])
 
     for name, entry in baselines.CATALOGUE.items():
-        assert torch.equal(masks(name, 0), masks(name, 1)) != entry.seeded, name
+        if name != "attention":  # the model has none
+            assert torch.equal(masks(name, 0), masks(name, 1)) != entry.seeded, name
 
 
 # --- running it ----------------------------------------------------------------------------------------------------------

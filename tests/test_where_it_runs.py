@@ -50,7 +50,13 @@ from nseg.storage.locks import lock_file
 
 EDGES, NODES = {"edge_mask_type": "object"}, {"node_mask_type": "object"}
 SMALL = {"starts": (0.0,), "rounds": 1, "exact": 6, "steps": 4}
-RIVALS = {"gnnexplainer": {"steps": 4}, "cf_gnnexplainer": {"steps": 4}, "cf2": {"steps": 4}}
+RIVALS = {
+    "gnnexplainer": {"steps": 4},
+    "cf_gnnexplainer": {"steps": 4},
+    "cf2": {"steps": 4},
+    "subgraphx": {"rollouts": 2},
+    "captum": {"samples": 2},
+}
 PAIRS = torch.tensor([[0, 3, 7], [5, 9, 1]])
 
 Put = Callable[[Any], Any]
@@ -256,7 +262,7 @@ SCENARIOS: dict[str, Callable[[Put], Any]] = {
     **{
         f"method {name}": lambda put, name=name: nodes(put, algorithm=make(name, **RIVALS.get(name, {})))
         for name in CATALOGUE
-        if name not in ("nseg", "exhaustive", "pgexplainer")
+        if name not in ("nseg", "attention", "exhaustive", "pgexplainer")
     },
 }
 

@@ -52,9 +52,20 @@ CATALOGUE = {
         "baselines.gradients", "GradCAM", "hidden features of each node times the gradient of the class score"
     ),
     "occlusion": MethodEntry("baselines.occlusion", "Occlusion", "drop of p when one element is left out"),
+    "eig_search": MethodEntry(
+        "baselines.eig_search", "EiGSearch", "drop of log p when one element is left out, then the best prefix"
+    ),
+    "subgraphx": MethodEntry(
+        "baselines.subgraphx",
+        "SubgraphX",
+        "the connected subgraph with the highest Shapley value, by Monte-Carlo tree search",
+        seeded=True,
+    ),
     "pagerank": MethodEntry(
         "baselines.trivial", "PageRank", "PageRank from the target back along the messages; ignores the model"
     ),
+    "attention": MethodEntry("baselines.pyg", "Attention", "the model's own attention coefficients; needs attention layers"),
+    "captum": MethodEntry("baselines.pyg", "Captum", "attribution by Captum, Shapley values by default", seeded=True),
     "gnnexplainer": MethodEntry(
         "baselines.gnnexplainer", "GNNExplainer", "the mask that keeps the prediction (sufficiency)", seeded=True
     ),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -36,23 +38,40 @@ class Occlusion(BatchedAlgorithm):
     Settings = BaseSettings
 
     def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
-        drop = torch.zeros(parts.owner.numel(), dtype=causal.dtype, device=parts.owner.device)
-        # instances of similar size together: the number of worlds is that of the largest in the batch
-        for _, members, some, some_parts in parts.grouped(causal, size_bucket(parts.count)):
-            deletes = self.settings.intervention != "mask" and EDGES in parts
-            drop[members] = probability_drops(some.removing(parts.tied) if deletes else some, some_parts)
+        drop = score_by_size(causal, parts, self.settings.intervention, probability_drops)
         tick()
         return SearchResult(parts.unflatten(drop))
 
 
+Scoring = Callable[[CausalModel, MaskParts], Tensor]
+"""From a causal model and the parts of its masks to a score of each element, [n]."""
+
+
+def score_by_size(causal: CausalModel, parts: MaskParts, intervention: str, score: Scoring) -> Tensor:
+    """Scores of all elements, [n]; instances of similar size together, as the largest sets the number of worlds."""
+    found = torch.zeros(parts.owner.numel(), dtype=causal.dtype, device=parts.owner.device)
+    deletes = intervention != "mask" and EDGES in parts
+    for _, members, some, some_parts in parts.grouped(causal, size_bucket(parts.count)):
+        found[members] = score(some.removing(parts.tied) if deletes else some, some_parts)
+    return found
+
+
 @torch.no_grad()
 def probability_drops(causal: CausalModel, parts: MaskParts) -> Tensor:
-    """Drop of p without each element, at least 0, [n]; world k lacks the k-th element of every instance."""
+    """Drop of p without each element, at least 0, [n]."""
+    p, p_without = probabilities_without_each(causal, parts)
+    drop = p - p_without
+    return torch.where(drop < 8 * torch.finfo(drop.dtype).eps, 0, drop)  # rounding errors must not be ranked
+
+
+@torch.no_grad()
+def probabilities_without_each(causal: CausalModel, parts: MaskParts) -> tuple[Tensor, Tensor]:
+    """p of each element's instance, and p without the element, [n] each; world k lacks the k-th element everywhere."""
     position, owner, p = parts.position, parts.owner, causal.do()[0]
-    drop = p.new_zeros(position.numel())
+    without = p.new_zeros(position.numel())
     for first in range(0, int(parts.count.max()), WORLDS_AT_ONCE):
         block = ((first <= position) & (position < first + WORLDS_AT_ONCE)).nonzero().flatten()
         world = torch.arange(first, int(position[block].max()) + 1, device=owner.device).unsqueeze(1)
         p_without = causal.do(parts.to_weights(parts.unflatten((position != world).to(causal.dtype))))  # [K, B]
-        drop[block] = p[owner[block]] - p_without[position[block] - first, owner[block]]
-    return torch.where(drop < 8 * torch.finfo(drop.dtype).eps, 0, drop)  # rounding errors must not be ranked
+        without[block] = p_without[position[block] - first, owner[block]]
+    return p[owner], without

@@ -1,0 +1,172 @@
+"""Explainers that PyG ships, called instance by instance; hard explanations, checks and numbers are those of this package.
+
+PyG's GraphMaskExplainer is not among them: in PyG 2.8 it fails for GINConv (it reads ``in_channels``), for layers that add
+self-loops, and for several explained outputs.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch_geometric import explain
+from torch_geometric.explain import ExplainerAlgorithm
+from torch_geometric.explain.config import ModelConfig
+
+from nseg.baselines.scores import divide_by_highest, mean_of_directions
+from nseg.errors import MissingError, UnsupportedError
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.model.causal import CausalModel
+from nseg.model.outcomes import Outcome
+from nseg.search.descent import Tick
+from nseg.search.harden import SearchResult
+from nseg.search.noise import instance_keys
+from nseg.search.parts import EDGES, MaskParts, Masks
+from nseg.search.settings import BaseSettings, choice_field, integer_field
+
+
+class PyGMethod(BatchedAlgorithm):
+    """An explainer of PyG that scores edges.
+
+    It sees a copy of the model and one instance at a time: what it leaves on the model or draws at random touches nothing
+    else. Scores are the sizes of what it returns, divided by the highest of the instance.
+    """
+
+    @abstractmethod
+    def algorithm(self, model: nn.Module) -> ExplainerAlgorithm:
+        """PyG's explainer for a model."""
+
+    def supports(self) -> bool:
+        if self.explainer_config.node_mask_type is not None or self.explainer_config.edge_mask_type is None:
+            raise UnsupportedError(
+                f"{type(self).__name__} scores edges only (got another mask type). Use edge_mask_type='object', "
+                "node_mask_type=None."
+            )
+        return super().supports()
+
+    def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
+        if causal.instances.node_types > 1:
+            raise UnsupportedError(f"{type(self).__name__} takes graphs of one type (got a heterogeneous one).")
+        model, score = deepcopy(causal.model), torch.zeros(causal.instances.num_edges, dtype=causal.dtype)
+        score, keys = score.to(causal.instances.x.device), instance_keys(causal.instances, self.settings.seed).tolist()
+        for b, key in enumerate(keys):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(key % (1 << 63))
+                score[causal.instances.edge_owner == b] = self._score(model, causal, b).to(score)
+        tick()
+        return SearchResult(divide_by_highest(parts, Masks({EDGES: mean_of_directions(parts.edges, score)})))
+
+    def _score(self, model: nn.Module, causal: CausalModel, number: int) -> Tensor:
+        """Size of the score of each edge of an instance."""
+        inputs, row = causal.instances.single(number)
+        if not inputs.num_edges:
+            return causal.instances.x.new_zeros(0)
+        wanted = causal.instances.target[causal.instances.row_owner == number]
+        algorithm = self.algorithm(model)
+        algorithm.connect(self.explainer_config, TWO_CLASSES)
+        target = torch.ones(len(row), dtype=torch.long, device=row.device)
+        event = _ExplainedEvent(model, causal.outcome, inputs.kwargs, row, wanted)
+        found = algorithm(event, inputs.x, inputs.edge_index, target=target)
+        size: Tensor = found.edge_mask.detach().abs()
+        return size if size.dim() == 1 else size.mean(0)  # one row of scores per explained output
+
+
+TWO_CLASSES = ModelConfig(mode="multiclass_classification", task_level="graph", return_type="probs")
+
+
+class _ExplainedEvent(nn.Module):
+    """The model as a classifier of two classes, so that PyG's explainers take any outcome at any level.
+
+    Args:
+        model: the network.
+        outcome: how its output is read.
+        arguments: the model's further arguments, by name.
+        row: the explained rows, [R].
+        target: their classes, [R].
+    """
+
+    def __init__(self, model: nn.Module, outcome: Outcome, arguments: dict[str, Any], row: Tensor, target: Tensor) -> None:
+        super().__init__()
+        self.model, self.outcome, self.arguments, self.row, self.target = model, outcome, arguments, row, target
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        """Probability that the explained event does not happen, and that it does, [R, 2]."""
+        output = self.outcome.as_rows(self.model(x, edge_index, **self.arguments))[self.row].unsqueeze(0)
+        p = self.outcome.probability(output, self.target).squeeze(0)
+        return torch.stack([1 - p, p], -1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionSettings(BaseSettings):
+    """Settings of attention, besides those of :class:`nseg.search.settings.BaseSettings`.
+
+    Args:
+        reduce: how the coefficients of layers and heads become one.
+    """
+
+    reduce: str = choice_field("max", ("max", "mean", "min", "sum"))
+
+
+class Attention(PyGMethod):
+    """The model's own attention: the largest coefficient over layers and heads (PyG's ``AttentionExplainer``).
+
+    Only for models with attention layers such as ``GATConv``. What a layer attends to need not be what the prediction
+    rests on. Reference: Velickovic et al., *Graph Attention Networks*, ICLR 2018. Cost: one forward pass per instance.
+
+    >>> Attention(reduce="mean")
+    Attention(reduce='mean')
+    """
+
+    Settings = AttentionSettings
+
+    def algorithm(self, model: nn.Module) -> ExplainerAlgorithm:
+        return explain.AttentionExplainer(self.settings.reduce)
+
+    def _score(self, model: nn.Module, causal: CausalModel, number: int) -> Tensor:
+        try:
+            return super()._score(model, causal, number)
+        except ValueError as error:
+            raise UnsupportedError(
+                f"Attention needs a model whose layers attend to edges, such as GATConv ({error}). Use another method."
+            ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptumSettings(BaseSettings):
+    """Settings of Captum, besides those of :class:`nseg.search.settings.BaseSettings`.
+
+    Args:
+        attribution: name of Captum's attribution method.
+        samples: permutations of the edges that Shapley values are estimated from.
+    """
+
+    attribution: str = choice_field(
+        "ShapleyValueSampling", ("ShapleyValueSampling", "IntegratedGradients", "Saliency", "InputXGradient")
+    )
+    samples: int = integer_field(25, 1)
+
+
+class Captum(PyGMethod):
+    """An attribution method of Captum on edge weights, by default Shapley values (PyG's ``CaptumExplainer``).
+
+    Needs the extra ``captum``. Reference: Kokhlikyan et al., *Captum: A unified and generic model interpretability library
+    for PyTorch*, 2020. Cost of Shapley values: 25 forward passes per edge.
+
+    >>> Captum(attribution="Saliency")
+    Captum(attribution='Saliency')
+    """
+
+    Settings = CaptumSettings
+
+    def algorithm(self, model: nn.Module) -> ExplainerAlgorithm:
+        try:
+            drawn = {"n_samples": self.settings.samples} if self.settings.attribution == "ShapleyValueSampling" else {}
+            return explain.CaptumExplainer(self.settings.attribution, **drawn)
+        except ImportError as error:
+            raise MissingError(
+                'This method needs Captum (it is not installed). Install it: pip install "nseg[captum]".'
+            ) from error
