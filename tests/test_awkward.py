@@ -123,13 +123,12 @@ def star(nodes: int = 24) -> Data:
     return Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], 1))
 
 
-@pytest.mark.parametrize("shape", ["random", "star"])
-@pytest.mark.parametrize("masks", [(True, False), (False, True), (True, True)], ids=["e", "f", "ef"])
+@pytest.mark.parametrize("masks", ["e", "f", "ef"])
 @pytest.mark.parametrize("name", AWKWARD)
-def test_reported_numbers_are_those_of_the_whole_graph(name: str, masks: tuple[bool, bool], shape: str) -> None:
-    model, data = seeded(AWKWARD[name]), graph() if shape == "random" else star()
+def test_reported_numbers_are_those_of_the_whole_graph(name: str, masks: str) -> None:
+    model, data = seeded(AWKWARD[name]), star() if masks == "ef" else graph()
     data.edge_index = data.edge_index[:, data.edge_index[1].argsort(stable=True)]  # as sequences want it
-    edges, nodes = masks
+    edges, nodes = "e" in masks, "f" in masks
     kinds = {"edge_mask_type": "object" if edges else None, "node_mask_type": "object" if nodes else None}
     explain = explainer(model, quick(steps=4, noise=0.2), **kinds)
     many = explain_many(explain, Data(x=data.x, edge_index=data.edge_index), [3, 0])
