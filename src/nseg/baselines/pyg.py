@@ -7,6 +7,7 @@ self-loops, and for several explained outputs.
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -89,7 +90,7 @@ class _ExplainedEvent(nn.Module):
         target: their classes, [R].
     """
 
-    def __init__(self, model: nn.Module, outcome: Outcome, arguments: dict[str, Any], row: Tensor, target: Tensor) -> None:
+    def __init__(self, model: nn.Module, outcome: Outcome, arguments: Mapping[str, Any], row: Tensor, target: Tensor) -> None:
         super().__init__()
         self.model, self.outcome, self.arguments, self.row, self.target = model, outcome, arguments, row, target
 

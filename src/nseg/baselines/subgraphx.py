@@ -199,7 +199,8 @@ class _Tree:
         coalition = torch.from_numpy(draws).to(subgraphs.device) & ~subgraphs.unsqueeze(1)  # [C, S, N]
         both = torch.stack([coalition | subgraphs.unsqueeze(1), coalition])
         p_with, p_without = self.ask(both.flatten(0, 2)).view(both.shape[:3])
-        return (p_with - p_without).mean(1)
+        value: Tensor = (p_with - p_without).mean(1)
+        return value
 
 
 def _search_tree(causal: CausalModel, parts: MaskParts, settings: SubgraphXSettings, seed: int) -> tuple[Tensor, Tensor]:
