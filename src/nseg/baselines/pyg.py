@@ -90,7 +90,9 @@ class _ExplainedEvent(nn.Module):
         target: their classes, [R].
     """
 
-    def __init__(self, model: nn.Module, outcome: Outcome, arguments: Mapping[str, Any], row: Tensor, target: Tensor) -> None:
+    def __init__(
+        self, model: nn.Module, outcome: Outcome, arguments: Mapping[str, Any], row: Tensor, target: Tensor
+    ) -> None:
         super().__init__()
         self.model, self.outcome, self.arguments, self.row, self.target = model, outcome, arguments, row, target
 
