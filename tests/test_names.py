@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from typing import Any
 
@@ -16,7 +17,7 @@ from torch_geometric.nn import GCNConv, global_add_pool
 import nseg
 from nseg import NSEG, Explainer, InputError, LargeGraph, explain_many
 from nseg.datasets import load
-from nseg.names import Names, from_run, resolve_names, to_run
+from nseg.names import LABELS, Names, from_run, resolve_names, to_run
 
 
 class Payments(torch.nn.Module):
@@ -202,7 +203,12 @@ edge_labels = st.one_of(labels, st.dictionaries(st.tuples(st.integers(0, 3), st.
 
 @given(st.builds(Names, nodes=labels, features=labels, classes=labels, edges=edge_labels, units=labels))
 def test_names_survive_json(names: Names) -> None:
-    assert {**vars(Names.from_plain(names.to_plain()))} == {k: v or () for k, v in vars(names).items()}
+    typed = Names(classes=names.classes, by_type={"author": names, ("author", "wrote", "paper"): Names(edges=names.edges)})
+    for one in (names, typed):
+        plain = one.to_plain()
+        assert Names.from_plain(json.loads(json.dumps(plain))).to_plain() == plain
+    found = Names.from_plain(names.to_plain())
+    assert [getattr(found, name) for name in LABELS] == [getattr(names, name) or () for name in LABELS]
 
 
 def test_names_of_graphs_survive_the_run_folder() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
-from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 
 from nseg.adjacency import is_matrix, matrix_edges, without_duplicates
 from nseg.errors import InputError
@@ -45,12 +44,13 @@ class PathPoint(NamedTuple):
         size: number of elements: edges (or both directions of an edge), nodes, features.
         pns: lower bound of their PNS.
         edge_mask, node_mask: which they are, as in the hard masks of the explanation; None where it has none.
+            Dictionaries by type for a heterogeneous graph.
     """
 
     size: int
     pns: float
-    edge_mask: Tensor | None
-    node_mask: Tensor | None
+    edge_mask: Any
+    node_mask: Any
 
 
 class Explanation(PyGExplanation):  # type: ignore[misc]
@@ -81,14 +81,7 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         Read it to choose fewer edges for less certainty. One of the points is the explanation itself. Empty if nobody
         measured it, as for methods of others.
         """
-        if self.get("path_sizes") is None:
-            return []
-        points = dict(zip(self.path_sizes.tolist(), self.path_pns.tolist(), strict=True))
-        orders = [self.get(name) for name in ("edge_order", "node_order")]
-        return [
-            PathPoint(size, pns, *(None if one is None else (one > 0) & (one <= size) for one in orders))
-            for size, pns in points.items()
-        ]
+        return path_points(self, [self.get(name) for name in ("edge_order", "node_order")])
 
     def measured_by(self, measure: Callable[[PyGExplanation], Numbers]) -> Explanation:
         """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
@@ -123,76 +116,18 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         return None if Explanation.renderer is None else Explanation.renderer(self)
 
 
-class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
-    """PyG's ``HeteroExplanation``: masks by type, numbers for the whole."""
+def path_points(one: Any, orders: Sequence[Any]) -> list[PathPoint]:
+    """What each number of elements is worth, from the orders of edges and of nodes (tensors, or dictionaries by type)."""
+    if one.get("path_sizes") is None:
+        return []
 
-    def paths(self, most: int = 20) -> list[str]:
-        """Kept edges as text, path by path from the explained node: ``author 17 - wrote - paper 12 - presented at - ...``.
+    def first(order: Any, size: int) -> Any:
+        if isinstance(order, Mapping):
+            return {key: first(own, size) for key, own in order.items()}
+        return None if order is None else (order > 0) & (order <= size)
 
-        Paths go against the messages, and end where no kept edge brings anything new.
-
-        Args:
-            most: largest number of paths.
-        """
-        incoming: dict[tuple[str, int], list[tuple[str, tuple[str, int]]]] = {}
-        for kind in self.edge_types:
-            mask = self[kind].get(HARD + "edge_mask")
-            for sender, receiver in self[kind].edge_index[:, mask.bool()].T.tolist() if mask is not None else ():
-                name = kind[1].removeprefix("rev_").replace("_", " ")
-                incoming.setdefault((kind[2], receiver), []).append((name, (kind[0], sender)))
-        found: list[str] = []
-        pending = [([node], self._label(node)) for node in reversed(self._explained_nodes(list(incoming)))]
-        while pending and len(found) < most:
-            visited, text = pending.pop()
-            onward = [(name, node) for name, node in incoming.get(visited[-1], []) if node not in visited]
-            pending += [([*visited, node], f"{text} - {name} - {self._label(node)}") for name, node in reversed(onward)]
-            if not onward and len(visited) > 1:
-                found.append(text)
-        return found
-
-    def _label(self, node: tuple[str, int]) -> str:
-        """A node by its type and the caller's number."""
-        own = self[node[0]].get("node_id")
-        return f"{node[0]} {node[1] if own is None else int(own[node[1]])}"
-
-    def _explained_nodes(self, receivers: list[tuple[str, int]]) -> list[tuple[str, int]]:
-        """The explained nodes, or both ends of the explained pairs; all receivers of kept edges if a graph is explained."""
-        schema, index = self.__dict__.get("_schema"), self.get("index")
-        if schema is None or index is None:
-            return receivers
-        rows = row_numbers(index).tolist()
-        if schema.output is not None:
-            return [(schema.output, row) for row in rows]
-        pairs = self[schema.pairs_name][:, rows].tolist()
-        return [(kind, node) for kind, nodes in zip(schema.pair_types, pairs, strict=True) for node in nodes]
-
-    def measured_by(self, measure: Callable[[PyGHeteroExplanation], Numbers]) -> HeteroExplanation:
-        """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
-        self.__dict__["_measure"] = measure
-        return self
-
-    def threshold(self, *args: Any, **kwargs: Any) -> HeteroExplanation:
-        """PyG's ``threshold``, type by type; hard masks and numbers are then those of the masks that are left."""
-        measure = self.__dict__.pop("_measure", None)
-        found: HeteroExplanation = super().threshold(*args, **kwargs)
-        if found is self:
-            return found
-        unchanged = True
-        for store in (*found.node_stores, *found.edge_stores):
-            for name in MASKS:
-                if store.get(name) is None:  # PyG sets masks that there are none of
-                    store.pop(name, None)
-                elif store.get(HARD + name) is not None:
-                    unchanged &= torch.equal(store[name] > 0, store[HARD + name])
-                    store[HARD + name] = store[name] > 0
-        found["exact"] = unchanged and bool(self.get("exact"))
-        numbers: Numbers = {} if measure is None else measure(found)
-        for name in NUMBERS:
-            found[name] = numbers.get(name)
-        return found
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_measure"}
+    points = dict(zip(one.path_sizes.tolist(), one.path_pns.tolist(), strict=True))
+    return [PathPoint(size, pns, *(first(order, size) for order in orders)) for size, pns in points.items()]
 
 
 def with_ids(one: PyGExplanation) -> PyGExplanation:
@@ -285,6 +220,15 @@ def link_pairs(one: PyGExplanation) -> Tensor:
             return pairs.cpu()
     edges: Tensor = one.edge_index.cpu()
     return edges
+
+
+def edge_kinds(one: PyGExplanation) -> Tensor | None:
+    """Kind of each edge of a flattened heterogeneous graph, [E], which a type shares with its reverse; None for others."""
+    types = getattr(one.get("names"), "types", None)
+    if types is None:
+        return None
+    kind = torch.bucketize(one.edge_id.cpu(), torch.tensor(types.edge_starts[1:]), right=True)
+    return torch.tensor(types.kinds, dtype=torch.long)[kind]
 
 
 def on_cpu(one: PyGExplanation) -> PyGExplanation:

@@ -7,19 +7,32 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from nseg.errors import InputError
+from nseg.graph_types import REVERSE, GraphTypes, TypeKey, relation_words
+from nseg.labels import (
+    Labels,
+    as_labels,
+    as_units,
+    check_numbers,
+    get_label,
+    is_by_type,
+    is_nested,
+    labels_from_plain,
+    labels_to_plain,
+    shorten,
+)
 
 ARGUMENTS = ("node_names", "feature_names", "class_names", "edge_names", "units")
 """Arguments that give names, and attributes of data objects that do."""
 
-OF_A_GRAPH = ("node_names", "edge_names")  # may differ between graphs
+LABELS = ("nodes", "features", "classes", "edges", "units")
+"""Attributes of :class:`Names` that hold names."""
 
-Labels = tuple[str, ...] | Mapping[Any, str]
-"""Names by number: of all numbers, or of some. Edges may also be named by (source, target)."""
+OF_A_GRAPH = ("node_names", "edge_names")  # may differ between graphs
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,9 @@ class Names:
         classes: by class number.
         edges: by the caller's edge number, or by (source, target).
         units: by column of ``x``.
+        by_type: of a heterogeneous graph, names of each node type (nodes, features, units) and of each edge type (edges), in
+            the numbers of the type.
+        types: which numbers belong to which type, if nodes and edges of all types are numbered through.
 
     >>> names = Names(nodes=("tx-1", "tx-2"), features=("amount", "new"), classes=("legit", "fraud"), units={0: "EUR"})
     >>> names.node(1), names.node(7), names.class_name(1), names.edge(0, 0, 1), names.value(0, 12.5), names.value(1, 1.0)
@@ -43,32 +59,72 @@ class Names:
     classes: Labels = ()
     edges: Labels = ()
     units: Labels = ()
+    by_type: Mapping[TypeKey, Names] = field(default_factory=dict)
+    types: GraphTypes | None = None
 
     def __bool__(self) -> bool:
         """Whether anything has a name."""
-        return any((self.nodes, self.features, self.classes, self.edges, self.units))
+        return any((self.nodes, self.features, self.classes, self.edges, self.units, self.by_type))
+
+    @property
+    def has_nodes(self) -> bool:
+        """Whether nodes are called something else than their number."""
+        return bool(self.nodes) or self.types is not None
 
     def node_label(self, number: int) -> str:
-        """Name of a node for lists and labels, such as ``"tx-1"``; its number if it has none."""
-        return _get(self.nodes, number) or str(number)
+        """Name of a node for lists and labels, such as ``"tx-1"``; its number, and type, if it has none."""
+        return get_label(self.nodes, number) or self._typed_label(number) or str(number)
 
     def node(self, number: int) -> str:
         """Name of a node in a sentence, ``"node 7"`` if it has none."""
-        return _get(self.nodes, number) or f"node {number}"
+        return get_label(self.nodes, number) or self._typed_label(number) or f"node {number}"
+
+    def _typed_label(self, number: int) -> str:
+        if self.types is None:
+            return ""
+        kind, local = self.types.node(number)
+        return get_label(self.of_type(kind).nodes, local) or f"{kind} {local}"
+
+    def of_type(self, key: TypeKey) -> Names:
+        """Names of one type of a heterogeneous graph."""
+        return self.by_type.get(key, NO_NAMES)
+
+    def of_node(self, number: int) -> Names:
+        """Names of the features of a node, which depend on its type in a heterogeneous graph."""
+        return self if self.types is None else self.of_type(self.types.node(number)[0])
 
     def edge_name(self, number: int, source: int, target: int) -> str:
         """The edge's own name, by number or ends; ``""`` if it has none."""
-        return _get(self.edges, number) or _get(self.edges, (source, target))
+        if self.types is not None and number >= 0:
+            kind, number = self.types.edge(number)
+            ends = (self.types.node(source)[1], self.types.node(target)[1])
+            return get_label(self.of_type(kind).edges, number) or get_label(self.of_type(kind).edges, ends)
+        return get_label(self.edges, number) or get_label(self.edges, (source, target))
+
+    def relation(self, number: int) -> str:
+        """What an edge of a heterogeneous graph says, such as ``"presented at"``; ``""`` if there are no types."""
+        return "" if self.types is None or number < 0 else relation_words(self.types.edge(number)[0][1])
 
     def edge(self, number: int, source: int, target: int, undirected: bool = False) -> str:
-        """Text of an edge: its own name if it has one, and the labels of its ends."""
-        name = self.edge_name(number, source, target) or (_get(self.edges, (target, source)) if undirected else "")
+        """Text of an edge: its own name if it has one, and the labels of its ends.
+
+        Of a heterogeneous graph, ``"author 17 - wrote -> paper 12"``, and for the reverse
+        ``"author 17 <- wrote - paper 12"``: arrows are messages.
+        """
+        if self.types is not None and number >= 0:
+            name, a, b = self.edge_name(number, source, target), self.node_label(source), self.node_label(target)
+            arrow = ("-", "-") if undirected else ("-", "->")
+            if self.types.edge(number)[0][1].startswith(REVERSE):
+                a, b, arrow = b, a, ("-" if undirected else "<-", "-")
+            text = f"{a} {arrow[0]} {self.relation(number)} {arrow[1]} {b}"
+            return f"{name} ({text})" if name else text
+        name = self.edge_name(number, source, target) or (get_label(self.edges, (target, source)) if undirected else "")
         ends = f"{self.node_label(source)} {'-' if undirected else '->'} {self.node_label(target)}"
         return f"{name} ({ends})" if name else ends
 
     def feature(self, number: int) -> str:
         """Name of a feature, ``"feature 3"`` if it has none."""
-        return _get(self.features, number) or f"feature {number}"
+        return get_label(self.features, number) or f"feature {number}"
 
     def value(self, feature: int, value: float) -> str:
         """A feature with its value and unit, such as ``"amount = 12.5 EUR"``."""
@@ -77,24 +133,28 @@ class Names:
 
     def unit(self, feature: int) -> str:
         """Unit of a feature; ``""`` if it has none."""
-        return _get(self.units, feature)
+        return get_label(self.units, feature)
 
     def class_name(self, number: int) -> str:
         """Name of a class, ``"class 3"`` if it has none, ``""`` if the class is unknown (-1)."""
-        return "" if number < 0 else _get(self.classes, number) or f"class {number}"
+        return "" if number < 0 else get_label(self.classes, number) or f"class {number}"
 
     def check_classes(self, number: int) -> None:
         """Raise unless the names fit a model of that many classes."""
-        _check_numbers(self.classes, number, "class_names", "class of the model")
+        check_numbers(self.classes, number, "class_names", "class of the model")
 
     def to_plain(self) -> dict[str, Any]:
         """These names as JSON-able data; :meth:`from_plain` reads them."""
-        return {name: _to_plain(labels) for name, labels in vars(self).items() if labels}
+        found = {name: labels_to_plain(getattr(self, name)) for name in LABELS if getattr(self, name)}
+        typed = [[key, one.to_plain()] for key, one in self.by_type.items()]
+        return found | ({"by_type": typed} if typed else {})
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Names:
         """Names from the data of :meth:`to_plain`."""
-        return cls(**{name: _from_plain(labels) for name, labels in plain.items()})
+        typed = {tuple(key) if isinstance(key, list) else key: cls.from_plain(one) for key, one in plain.get("by_type", ())}
+        labels: dict[str, Any] = {name: labels_from_plain(plain[name]) for name in LABELS if name in plain}
+        return cls(**labels, by_type=typed)
 
 
 NO_NAMES = Names()
@@ -130,16 +190,24 @@ class NamedData:
 
     def _resolve(self, number: int) -> Names:
         graph = self.data[number] if self.several else self.data
+        if is_typed(graph, self.given):
+            return self._resolve_types(graph, number)
         nodes, edges, width = (_size(graph, name) for name in ("num_nodes", "num_edges", "num_features"))
         chosen = {name: self._choose(name, graph, number) for name in ARGUMENTS}
-        features = _labels(chosen["feature_names"], width, "feature_names", "column of x")
+        features = as_labels(chosen["feature_names"], width, "feature_names", "column of x")
         return Names(
-            nodes=_labels(chosen["node_names"], nodes, "node_names", _of_graph("node", number, self.several)),
+            nodes=as_labels(chosen["node_names"], nodes, "node_names", _of_graph("node", number, self.several)),
             features=features,
-            classes=_labels(chosen["class_names"], None, "class_names", "class"),
-            edges=_labels(chosen["edge_names"], edges, "edge_names", _of_graph("edge", number, self.several), pairs=True),
-            units=_units(chosen["units"], features, width),
+            classes=as_labels(chosen["class_names"], None, "class_names", "class"),
+            edges=as_labels(chosen["edge_names"], edges, "edge_names", _of_graph("edge", number, self.several), pairs=True),
+            units=as_units(chosen["units"], features, width),
         )
+
+    def _resolve_types(self, graph: Any, number: int) -> Names:
+        """Names of a heterogeneous graph: each argument but that of classes is a dictionary by type."""
+        given = {name: self._choose(name, graph, number) for name in ARGUMENTS}
+        classes = as_labels(given.pop("class_names"), None, "class_names", "class")
+        return Names(classes=classes, by_type=names_by_type(graph, given))
 
     def _choose(self, name: str, graph: Any, number: int) -> Any:
         """What was given for one graph: by argument, else on the graph, else on the data as a whole."""
@@ -151,7 +219,7 @@ class NamedData:
             return given(graph) if callable(given) else given
         if callable(given):
             return given(graph)
-        if not self.several or name not in OF_A_GRAPH or not _is_nested(given):
+        if not self.several or name not in OF_A_GRAPH or not is_nested(given) or is_by_type(given):
             return given
         if isinstance(given, Mapping):
             return given.get(number)
@@ -175,7 +243,8 @@ def resolve_names(
 
     Each is a list with a name per element, a dictionary by number (or from name to number), or a function of the graph
     that returns one of these. For several graphs, ``node_names`` and ``edge_names`` are one list per graph, a dictionary
-    by graph number, or one list for all. Edges may be named by (source, target), units by the name of the feature.
+    by graph number, or one list for all. Edges may be named by (source, target), units by the name of the feature. Of a
+    heterogeneous graph all but the classes are dictionaries by type: ``node_names={"conference": ["KDD", ...]}``.
 
     Args:
         data: a graph, a sequence of graphs, or None; wrong lengths are then not noticed.
@@ -217,102 +286,6 @@ def number_text(value: float) -> str:
     return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.4g}"
 
 
-# --- checks --------------------------------------------------------------------------------------------------------------
-
-
-def _labels(given: Any, number: int | None, argument: str, what: str, pairs: bool = False) -> Labels:
-    """Names by number, checked."""
-    if given is None:
-        return ()
-    if isinstance(given, Mapping):
-        found: Labels = _by_number(given, argument, pairs)
-    elif isinstance(given, str) or not isinstance(_plain_list(given), Iterable):
-        raise InputError(
-            f"{argument} must be a list with one name per {what}, or a dictionary by number (got {_short(given)}). "
-            f'Try {argument}=["first", "second"].'
-        )
-    else:
-        found = tuple(_text(name, argument, what) for name in _plain_list(given))
-    _check_numbers(found, number, argument, what)
-    return found
-
-
-def _check_numbers(labels: Labels, number: int | None, argument: str, what: str) -> None:
-    """Raise unless there is a name for each of the numbers, or the dictionary's numbers exist."""
-    if number is None or not labels:
-        return
-    if isinstance(labels, Mapping):
-        wrong = [key for key in labels if isinstance(key, int) and not 0 <= key < number]
-        if wrong:
-            raise InputError(
-                f"{argument} must name numbers from 0 to {number - 1}, one per {what} (got {wrong[0]}). Leave it out."
-            )
-    elif len(labels) != number:
-        raise InputError(
-            f"{argument} must have one name per {what}, {number} in all (got {len(labels)}). "
-            "Give all of them in order, or a dictionary by number for some."
-        )
-
-
-def _by_number(given: Mapping[Any, Any], argument: str, pairs: bool) -> dict[Any, str]:
-    """A dictionary from numbers, or for edges from (source, target), to names; one from names to numbers is turned round."""
-    keys = [_key(key, pairs) for key in given]
-    if keys and all(key is None for key in keys) and all(_key(value, pairs) is not None for value in given.values()):
-        return {_key(number, pairs): str(name) for name, number in given.items()}
-    wrong = [key for key, good in zip(given, keys, strict=True) if good is None]
-    if wrong:
-        kinds = "edge numbers or pairs (source, target)" if pairs else "whole numbers"
-        raise InputError(f"{argument} as a dictionary must go from {kinds} to names (got the key {_short(wrong[0])}).")
-    return {key: _text(name, argument, "entry") for key, name in zip(keys, given.values(), strict=True)}
-
-
-def _key(value: Any, pairs: bool) -> Any:
-    """A number or, if allowed, a pair of numbers; None for anything else. Digits of a JSON key are a number."""
-    if isinstance(value, tuple) and pairs and len(value) == 2:
-        ends = tuple(_key(end, False) for end in value)
-        return None if None in ends else ends
-    value = value.item() if hasattr(value, "item") else value
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-
-def _units(given: Any, features: Labels, width: int | None) -> Labels:
-    """Units by column; a dictionary may also name features."""
-    if isinstance(given, Mapping) and features:
-        numbers = {str(name): number for number, name in _items(features)}
-        unknown = [key for key in given if isinstance(key, str) and not key.isdigit() and key not in numbers]
-        if unknown:
-            raise InputError(
-                f"units must name features that exist (got {_short(unknown[0])}). Known are {_short(list(numbers))}."
-            )
-        given = {numbers.get(key, key) if isinstance(key, str) else key: unit for key, unit in given.items()}
-    return _labels(given, width, "units", "column of x")
-
-
-def _text(name: Any, argument: str, what: str) -> str:
-    """One name as text; None and NaN mean that there is none."""
-    name = name.item() if hasattr(name, "item") else name
-    if name is None or (isinstance(name, float) and math.isnan(name)):
-        return ""
-    if not isinstance(name, str | int | float):
-        raise InputError(f"{argument} must be text or numbers, one per {what} (got {_short(name)}).")
-    return str(name)
-
-
-def _plain_list(given: Any) -> Any:
-    """A list from what NumPy, pandas and torch hold."""
-    return given.tolist() if hasattr(given, "tolist") else given
-
-
-def _is_nested(given: Any) -> bool:
-    """Whether something holds names per graph and not per element."""
-    items = list(given.values()) if isinstance(given, Mapping) else _plain_list(given)
-    first = next((one for one in items if one is not None), None) if isinstance(items, Iterable) else None
-    several = isinstance(first, Mapping | Sequence) and not isinstance(first, str)
-    return several or getattr(first, "ndim", 0) > 0
-
-
 # --- small helpers on what is given --------------------------------------------------------------------------------------
 
 
@@ -336,28 +309,58 @@ def _of_graph(what: str, number: int, several: bool) -> str:
     return f"{what} of graph {number}" if several else f"{what} of the graph"
 
 
-def _get(labels: Labels, number: Any) -> str:
-    if isinstance(labels, Mapping):
-        return labels.get(number, "")
-    return labels[number] if isinstance(number, int) and 0 <= number < len(labels) else ""
+# --- heterogeneous graphs ------------------------------------------------------------------------------------------------
 
 
-def _items(labels: Labels) -> Iterable[tuple[Any, str]]:
-    return labels.items() if isinstance(labels, Mapping) else enumerate(labels)
+def is_typed(graph: Any, given: Mapping[str, Any]) -> bool:
+    """Whether names are those of a heterogeneous graph, judged by the graph, or without one by what is given."""
+    if graph is not None:
+        return hasattr(graph, "node_types") and hasattr(graph, "edge_types")
+    return any(is_by_type(value) for name, value in given.items() if name != "class_names")
 
 
-def _to_plain(labels: Labels) -> Any:
-    if isinstance(labels, Mapping):  # as pairs, because keys of JSON are text
-        return {"some": [[list(key) if isinstance(key, tuple) else key, name] for key, name in labels.items()]}
-    return list(labels)
+def names_by_type(graph: Any, given: Mapping[str, Any]) -> dict[TypeKey, Names]:
+    """Names of each type that has some.
+
+    Args:
+        graph: the heterogeneous graph, or None; names may also be attributes of its types, ``data["author"].node_names``.
+        given: dictionaries by type, by argument name; or None.
+    """
+    stores: dict[TypeKey, Any] = {} if graph is None else {**dict(graph.node_items()), **dict(graph.edge_items())}
+    keys = dict.fromkeys([*stores, *(key for one in given.values() if is_by_type(one) for key in one)])
+    for name, value in given.items():
+        unknown = [key for key in value if graph is not None and key not in stores] if is_by_type(value) else []
+        if unknown or (value is not None and not is_by_type(value)):
+            known = ", ".join(repr(key) for key in stores if isinstance(key, tuple) == (name == "edge_names"))
+            raise InputError(
+                f"{name} of a heterogeneous graph must be a dictionary by type{f', of {known}' if known else ''} (got "
+                f"{shorten(unknown[0] if unknown else value)}). Try {name}={{{next(iter(stores), 'author')!r}: [...]}}."
+            )
+    found = {}
+    for key in keys:
+        own = {name: _of_one_type(name, value, key, stores.get(key)) for name, value in given.items()}
+        labels = _names_of_type(key, own, stores.get(key))
+        if labels:
+            found[key] = labels
+    return found
 
 
-def _from_plain(plain: Any) -> Labels:
-    if isinstance(plain, Mapping):
-        return {tuple(key) if isinstance(key, list) else key: str(name) for key, name in plain["some"]}
-    return tuple(map(str, plain))
+def _of_one_type(name: str, given: Any, key: TypeKey, store: Any) -> Any:
+    """What is given for one type: by argument, else as an attribute of the type."""
+    found = None if given is None else given.get(key)
+    return store.get(name) if found is None and store is not None else found
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+def _names_of_type(key: TypeKey, given: Mapping[str, Any], store: Any) -> Names:
+    if isinstance(key, tuple):
+        number = None if store is None else int(store.num_edges)
+        return Names(edges=as_labels(given["edge_names"], number, "edge_names", f"edge of type {key}", pairs=True))
+    number = None if store is None or store.num_nodes is None else int(store.num_nodes)
+    x = None if store is None else store.get("x")
+    width = x.size(1) if x is not None and x.dim() == 2 else None
+    features = as_labels(given["feature_names"], width, "feature_names", f"feature of type {key!r}")
+    return Names(
+        nodes=as_labels(given["node_names"], number, "node_names", f"node of type {key!r}"),
+        features=features,
+        units=as_units(given["units"], features, width),
+    )

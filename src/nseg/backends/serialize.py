@@ -14,6 +14,7 @@ from typing import Any
 import cloudpickle
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 
 MIN_BUFFER_BYTES = 1 << 16
 """Arrays of at least this size are kept apart from the pickled bytes."""
@@ -29,7 +30,26 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
     def reducer_override(self, value: Any) -> Any:
         if type(value) is Tensor and _is_plain(value):
             return torch.from_numpy, (value.numpy(),)
+        if isinstance(value, GraphModule):
+            return _reduce_traced(value)
         return super().reducer_override(value)
+
+
+def _reduce_traced(module: GraphModule) -> Any:
+    """How a traced model, as ``to_hetero`` makes them, is pickled: as code without annotations.
+
+    Torch cannot write annotations that are names of classes only, as in files with postponed annotations.
+    """
+    known = [(node, node.type) for node in module.graph.nodes]
+    try:
+        for node, _ in known:
+            node.type = None
+        module.recompile()
+        return module.__reduce__()
+    finally:
+        for node, annotation in known:
+            node.type = annotation
+        module.recompile()
 
 
 def _is_plain(value: Tensor) -> bool:

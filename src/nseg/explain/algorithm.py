@@ -18,13 +18,14 @@ from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement, measure_hard
 from nseg.explain.typed import masks_to_flat, to_types
 from nseg.explain.verification import REDONE, References, find_wrong
-from nseg.explanation import Explanation, HeteroExplanation
+from nseg.explanation import Explanation
 from nseg.graphs.baseline import FeatureBaseline, require_zero_baseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.hetero import is_hetero
 from nseg.graphs.inputs import EDGE_KIND, ModelInputs
 from nseg.graphs.model_checks import check_model
+from nseg.hetero_explanation import HeteroExplanation
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import adapt, sort_by_type
@@ -117,7 +118,7 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             found, measure = self._explain(adapted, graph.inputs, target, index)
         typed, common = sort_by_type(graph.schema, graph.inputs), self._common
         one = to_types(found, typed, common)
-        one.__dict__["_schema"] = graph.schema
+        one.__dict__["_types"] = graph.types
         return one.measured_by(lambda changed: measure(masks_to_flat(changed, typed, common)))
 
     def _explain(

@@ -14,9 +14,8 @@ from torch_geometric.explain import Explainer, Explanation
 
 from nseg.backends.base import Backend
 from nseg.backends.catalogue import open_backend
-from nseg.errors import NsegWarning, UnsupportedError
+from nseg.errors import NsegWarning
 from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
-from nseg.explain.jobs.hetero import HeteroJob
 from nseg.explain.naming import check_names, with_names
 from nseg.explain.progress import ShardProgress, progress_bar
 from nseg.explain.time_budget import TimeBudget, describe_unfinished
@@ -136,20 +135,10 @@ def explain_many(
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     job.time = TimeBudget.of_call(seconds, explainer.algorithm, out is not None)
     shards = job.shards(index, shard)
-    names = _names_of(job, out, (node_names, feature_names, class_names, edge_names, units))
+    names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
     check_names(job, names, [row for _, rows in shards for row in rows])
     with open_backend(backend, workers, len(shards)) as opened, progress_bar(progress) as bar:
         return _explain(opened, job, shards, ShardProgress(bar(job.targets)), names, out, retry)
-
-
-def _names_of(job: ExplainJob, out: str | Path | None, given: Sequence[Any]) -> NamedData:
-    """The names; raises if a heterogeneous graph is given some, or a run folder, which it cannot have yet."""
-    if not isinstance(job, HeteroJob):
-        return resolve_names(job.data, *given)
-    if out is not None or any(one is not None for one in given):
-        what = "stored in a run folder yet (got out=...)" if out is not None else "named yet (got names)"
-        raise UnsupportedError(f"Explanations of heterogeneous graphs cannot be {what}. Leave it out.")
-    return resolve_names()
 
 
 def _explain(

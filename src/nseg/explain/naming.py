@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explanation
 
 from nseg.errors import NsegError
@@ -31,10 +31,11 @@ def check_names(job: ExplainJob, names: NamedData, rows: Sequence[int]) -> None:
     first = names.graph(rows[0])
     if not first.classes or isinstance(job.data, LargeGraph):
         return
-    graph, kwargs = (job.data, job.kwargs) if isinstance(job.data, Data) else (job.data[rows[0]], {})
+    single = isinstance(job.data, Data | HeteroData)
+    graph, kwargs = (job.data, job.kwargs) if single else (job.data[rows[0]], {})
     try:
         with torch.no_grad(), borrow(job.model), wrap_model_errors():
-            number = job.outcome.num_classes(call_model(job.model, job.model_inputs(graph, kwargs), job.outcome))
+            number = job.outcome.num_classes(call_model(job.network, job.model_inputs(graph, kwargs), job.outcome))
     except NsegError:  # what is wrong with the model or the data is said where it is explained
         return
     first.check_classes(number)

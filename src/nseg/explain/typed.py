@@ -6,12 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from nseg.explanation import HARD, MASKS, Explanation, HeteroExplanation
+from nseg.explanation import Explanation
+from nseg.graph_types import GraphTypes
+from nseg.hetero_explanation import PER_EDGE, PER_NODE, HeteroExplanation
 from nseg.model.hetero import TypedEdges
-
-EDGE_MASK, NODE_MASK = MASKS
-PER_EDGE = (EDGE_MASK, HARD + EDGE_MASK, "reached")
-PER_NODE = (NODE_MASK, HARD + NODE_MASK)
 
 
 def to_types(flat: Explanation, typed: TypedEdges, common: bool) -> HeteroExplanation:
@@ -40,26 +38,26 @@ def to_types(flat: Explanation, typed: TypedEdges, common: bool) -> HeteroExplan
     return found
 
 
-def fill_graph(found: HeteroExplanation, flat: Explanation, typed: TypedEdges, starts: tuple[list[int], list[int]]) -> None:
+def fill_graph(found: HeteroExplanation, flat: Explanation, typed: TypedEdges, types: GraphTypes) -> None:
     """Put the graph of a flat explanation, its numbers in the caller's graph and the model's output into one by type.
 
     Args:
         found: the explanation by type.
         flat: the explanation of the flat graph.
         typed: nodes and edges of its graph by type.
-        starts: first node and first edge of each type in the caller's flat graph.
+        types: the types of the caller's flat graph.
     """
     schema = typed.schema
     for field in schema.fields:
         at = typed.members(field.key)
         found[field.key][field.argument.removesuffix("_dict")] = field.cut(flat[field.column][at])
-    for node_type, nodes, start in zip(schema.node_types, typed.nodes, starts[0], strict=True):
+    for node_type, nodes, start in zip(schema.node_types, typed.nodes, types.node_starts, strict=False):
         found[node_type].node_id = flat.node_id[nodes] - start
         if flat.get("batch") is not None:
             found[node_type].batch = flat.batch[nodes]
     for number, kind in enumerate(schema.edge_types):
         found[kind].edge_index = typed.edge_index[number]
-        found[kind].edge_id = flat.edge_id[typed.edges[number]] - starts[1][number]
+        found[kind].edge_id = flat.edge_id[typed.edges[number]] - types.edge_starts[number]
     rows = slice(None) if schema.output is None else typed.members(schema.output)
     prediction, index = flat.get("prediction"), flat.get("index")  # None is not stored
     found.prediction = None if prediction is None else prediction[rows]

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.explain.config import ModelTaskLevel
 
+from nseg.graph_types import REVERSE, EdgeType, GraphTypes, TypeKey
 from nseg.graphs.batch import offsets
 from nseg.graphs.checks import as_long, check_devices, check_finite, check_node_numbers, leave_inference_mode
-from nseg.graphs.hetero_checks import EdgeType, check_dictionaries, check_pairs, join_batches
+from nseg.graphs.hetero_checks import check_dictionaries, check_pairs, join_batches
 from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.graphs.model_checks import check_precision, forward_parameters
-
-TypeKey = str | EdgeType
 
 
 @dataclass(frozen=True)
@@ -104,7 +103,7 @@ class HeteroSchema:
         source, name, target = edge_type
         back = [one for one in self.edge_types if (one[0], one[2]) == (target, source)]
         for other in back:
-            if other[1] in (f"rev_{name}", name.removeprefix("rev_")) and other[1] != name:
+            if other[1] in (f"{REVERSE}{name}", name.removeprefix(REVERSE)) and other[1] != name:
                 return other
         if len(back) == 1 and len([one for one in self.edge_types if (one[0], one[2]) == (source, target)]) == 1:
             return back[0]
@@ -129,11 +128,26 @@ class HeteroGraph:
     inputs: ModelInputs
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
 
-    @cached_property
+    @property
     def starts(self) -> tuple[list[int], list[int]]:
         """First node of each node type, and first edge of each edge type, in the flat numbering."""
-        nodes, edges = (offsets(torch.tensor(size, dtype=torch.long)).tolist() for size in self.sizes)
-        return nodes[:-1], edges[:-1]
+        return self.types.node_starts[:-1], self.types.edge_starts[:-1]
+
+    @cached_property
+    def types(self) -> GraphTypes:
+        """The types, with the sizes of this graph."""
+        schema, (nodes, edges) = self.schema, self.sizes
+        return GraphTypes(
+            schema.node_types,
+            nodes,
+            schema.edge_types,
+            edges,
+            tuple(0 if field is None else field.shape[0] for field in schema.maskable),
+            tuple(schema.kinds),
+            schema.output,
+            schema.pairs_name,
+            schema.pair_types,
+        )
 
 
 def is_hetero(x: Any, edge_index: Any) -> bool:

@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from nseg.errors import InputError
+from nseg.graph_types import EdgeType
 from nseg.graphs.checks import as_long, is_integer, leave_inference_mode
-
-EdgeType = tuple[str, str, str]
 
 
 def check_dictionaries(x_dict: Any, edge_index_dict: Any) -> None:

@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch_geometric.explain.config import ModelTaskLevel
 
 from nseg.errors import InputError, ModelError
+from nseg.graph_types import TypeKey
 from nseg.graphs.checks import check_node_numbers
-from nseg.graphs.hetero import HeteroGraph, HeteroSchema, TypeKey, flatten_graph
+from nseg.graphs.hetero import HeteroGraph, HeteroSchema, flatten_graph
 from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.model.borrow import wrap_model_errors
 

@@ -3,6 +3,7 @@
 Columns of a table with one row per explanation (:data:`EXPLANATION_COLUMNS`):
 
 - ``output_id``, ``output``: number and name of the explained node, pair or graph; ``level``: which of these;
+  ``output_type``: node type of an explained node of a heterogeneous graph;
 - ``class``, ``class_name``: the explained class; ``p``: its probability on the whole graph;
 - ``p_factual``, ``p_complement``: its probability with only the explanation, and without it; ``pns``, ``pn``, ``ps``: lower
   bounds; ``exact``, ``seed``: as on an explanation;
@@ -12,11 +13,13 @@ Columns of a table with one row per explanation (:data:`EXPLANATION_COLUMNS`):
 
 Columns of a table with one row per kept element (:data:`ELEMENT_COLUMNS`):
 
-- ``output_id``, ``output``, ``class``, ``class_name``: as above;
+- ``output_id``, ``output_type``, ``output``, ``class``, ``class_name``: as above;
 - ``kind``: edge, node, node feature (of one node) or feature (of all nodes); ``element``: its text; ``weight``: in the soft
   mask; ``kept``: whether the explanation keeps it;
 - ``edge_id``, ``edge_name``, ``source``, ``source_name``, ``target``, ``target_name``: of an edge; ``node``, ``node_name``:
-  of a node or its feature; ``feature``, ``feature_name``, ``value``, ``unit``: of a feature.
+  of a node or its feature; ``feature``, ``feature_name``, ``value``, ``unit``: of a feature. Of a heterogeneous graph,
+  numbers are those of the type: ``source_type``, ``relation`` and ``target_type`` of an edge, ``node_type`` of a node or of
+  a feature of all nodes of a type.
 
 Cells that do not apply are empty.
 """
@@ -33,6 +36,8 @@ from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError, MissingError
 from nseg.explanation import task_level
+from nseg.hetero_explanation import flat_view
+from nseg.names import Names
 from nseg.storage import files
 from nseg.wording import (
     Element,
@@ -50,13 +55,27 @@ if TYPE_CHECKING:
     import networkx as nx
 
 EXPLANATION_COLUMNS = (
-    *("output_id", "output", "level", "class", "class_name", "p", "p_factual", "p_complement", "pns", "pn", "ps"),
+    *(
+        "output_id",
+        "output_type",
+        "output",
+        "level",
+        "class",
+        "class_name",
+        "p",
+        "p_factual",
+        "p_complement",
+        "pns",
+        "pn",
+        "ps",
+    ),
     *("exact", "seed", "edges_kept", "edges", "nodes_kept", "nodes", "features_kept", "features"),
     *("kept", "sentence", "reason"),
 )
 ELEMENT_COLUMNS = (
-    *("output_id", "output", "class", "class_name", "kind", "element", "weight", "kept"),
-    *("edge_id", "edge_name", "source", "source_name", "target", "target_name", "node", "node_name"),
+    *("output_id", "output_type", "output", "class", "class_name", "kind", "element", "weight", "kept"),
+    *("edge_id", "edge_name", "relation", "source", "source_type", "source_name", "target", "target_type", "target_name"),
+    *("node", "node_type", "node_name"),
     *("feature", "feature_name", "value", "unit"),
 )
 
@@ -69,8 +88,14 @@ Record = dict[str, Any]
 def explanation_record(one: Explanation) -> Record:
     """One explanation as a row: a value for each of :data:`EXPLANATION_COLUMNS`, None where there is none."""
     found: Record = dict.fromkeys(EXPLANATION_COLUMNS)
+    one = flat_view(one)
     number = explained_class(one)
-    found |= {"output_id": int(one.get("output_id", 0)), "output": subject_name(one), "sentence": sentence(one)}
+    found |= {
+        "output_id": _output_id(one),
+        "output_type": _output_type(one),
+        "output": subject_name(one),
+        "sentence": sentence(one),
+    }
     if one.get("reason") is not None:
         return found | {"reason": one.reason}
     found |= {name: one.get(name) for name in ("p_factual", "p_complement", "pns", "pn", "ps", "exact", "seed")}
@@ -93,11 +118,36 @@ def element_records(one: Explanation, left_out: bool = False) -> Iterator[Record
         one: the explanation.
         left_out: whether to also list elements that are not kept.
     """
+    one = flat_view(one)
     number, names = explained_class(one), names_of(one)
-    shared = {"output_id": int(one.get("output_id", 0)), "output": subject_name(one), "class": number}
+    shared = {"output_id": _output_id(one), "output_type": _output_type(one), "output": subject_name(one), "class": number}
     shared["class_name"] = None if number is None else names.class_name(number)
     for element in elements(one, left_out):
-        yield dict.fromkeys(ELEMENT_COLUMNS) | shared | _element_cells(one, element)
+        yield dict.fromkeys(ELEMENT_COLUMNS) | shared | _by_type(names, _element_cells(one, element))
+
+
+def _output_id(one: Explanation) -> int:
+    """The caller's number of the output, in its type if it is a node of a heterogeneous graph."""
+    number, types = int(one.get("output_id", 0)), names_of(one).types
+    return number if types is None or types.output is None else types.node(number)[1]
+
+
+def _output_type(one: Explanation) -> str | None:
+    types = names_of(one).types
+    return None if types is None else types.output
+
+
+def _by_type(names: Names, cells: Record) -> Record:
+    """Cells of an element in which numbers are those of the type, if nodes and edges of all types are numbered through."""
+    if names.types is None:
+        return cells
+    for name in ("source", "target", "node"):
+        if cells[name] is not None:
+            cells[f"{name}_type"], cells[name] = names.types.node(cells[name])
+    if cells["edge_id"] is not None:
+        cells["relation"] = names.types.edge(cells["edge_id"])[0][1]
+        cells["edge_id"] = names.types.edge(cells["edge_id"])[1]
+    return cells
 
 
 def _element_cells(one: Explanation, element: Element) -> Record:
@@ -111,7 +161,10 @@ def _element_cells(one: Explanation, element: Element) -> Record:
     if element.edge is not None and element.source is not None and element.target is not None:
         found["edge_name"] = names.edge_name(element.edge, element.source, element.target) or None
     if element.feature is not None:
-        found |= {"feature_name": names.feature(element.feature), "unit": names.unit(element.feature) or None}
+        own = names if element.node is None else names.of_node(element.node)
+        own = own if element.node_type is None else names.of_type(element.node_type)
+        found |= {"feature_name": own.feature(element.feature), "unit": own.unit(element.feature) or None}
+        found["node_type"] = element.node_type
     return found
 
 
@@ -135,7 +188,8 @@ def records(explanations: Iterable[Explanation], rows: Rows = "explanations", le
 def explanation_graph(one: Explanation, left_out: bool = True) -> nx.MultiDiGraph:
     """One explanation as a networkx graph, whose nodes and edges have ``name``, ``weight`` and ``kept``.
 
-    Nodes are the caller's numbers. Kept features of a node are in its ``features``, a dictionary from names to values. The
+    Nodes are the caller's numbers; of a heterogeneous graph, pairs of type and number, with ``type``, and edges have a
+    ``relation``. Kept features of a node are in its ``features``, a dictionary from names to values. The
     graph itself has the explanation's row as attributes (``graph.graph["sentence"]``).
 
     Args:
@@ -144,23 +198,35 @@ def explanation_graph(one: Explanation, left_out: bool = True) -> nx.MultiDiGrap
     """
     import networkx as nx
 
+    one = flat_view(one)
     if one.get("edge_index") is None and left_out:
         raise InputError(
             "A networkx graph needs the explanation's graph (got one without edge_index, as nseg.read returns). Pass what "
             "was explained: data=..., or ask for what is kept only: left_out=False."
         )
     names, graph = names_of(one), nx.MultiDiGraph(**explanation_record(one))
+    types = names.types
+
+    def add_node(number: int, **found: Any) -> Any:
+        node, kind = (number, {}) if types is None else (types.node(number), {"type": types.node(number)[0]})
+        graph.add_node(node, name=names.node_label(number), **kind)
+        graph.nodes[node].update(found)
+        return node
+
     for element in elements(one, left_out):
-        found = {"name": element.text, "weight": element.weight, "kept": element.kept}
+        found: Record = {"name": element.text, "weight": element.weight, "kept": element.kept}
         if element.kind == "edge":
-            for end in (element.source, element.target):
-                graph.add_node(end, name=names.node_label(int(end or 0)))
-            graph.add_edge(element.source, element.target, key=element.edge, **found)
+            ends = [add_node(int(end or 0)) for end in (element.source, element.target)]
+            key = element.edge
+            if types is not None and key is not None:
+                found["relation"], key = types.edge(key)[0][1], types.edge(key)  # type: ignore[assignment]
+            graph.add_edge(*ends, key=key, **found)
         elif element.kind == "node":
-            graph.add_node(element.node, **found)
+            add_node(int(element.node or 0), **found)
         elif element.kind == "node feature" and element.kept:
-            graph.add_node(element.node, name=names.node_label(int(element.node or 0)))
-            graph.nodes[element.node].setdefault("features", {})[names.feature(int(element.feature or 0))] = element.value
+            node = add_node(int(element.node or 0))
+            feature = names.of_node(int(element.node or 0)).feature(int(element.feature or 0))
+            graph.nodes[node].setdefault("features", {})[feature] = element.value
     return graph
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import torch
 import torch_geometric
 from torch import nn
-from torch_geometric.data import Data, Dataset
+from torch_geometric.data import Data, Dataset, HeteroData
 from torch_geometric.explain import Explainer
 
 from nseg.names import ARGUMENTS
@@ -116,6 +116,10 @@ def of_data(data: Any, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_names(graph: Any) -> Any:
     """A graph without the names of its elements, on which no result depends."""
+    if isinstance(graph, HeteroData):
+        stores = {"": graph._global_store, **dict(graph.node_items()), **dict(graph.edge_items())}
+        content = {str(k): {n: v for n, v in one.to_dict().items() if n not in ARGUMENTS} for k, one in stores.items()}
+        return [list(map(str, stores)), content]  # results depend on the order of types too
     if not isinstance(graph, Data) or not any(name in graph for name in ARGUMENTS):
         return graph
     return {key: value for key, value in graph.to_dict().items() if key not in ARGUMENTS}

@@ -20,16 +20,19 @@ Columns, a row per explanation (:data:`SCHEMA`):
   ``dtypes``: JSON, types of those tensors that have others than their columns;
 - ``kept_source``, ``kept_target``: the caller's numbers of the ends of each kept edge; ``kept_value``: value of each kept
   feature of a node, row by row; null where no edges, or no such features, are masked. ``size``: JSON, for each mask how
-  many elements are kept, of how many, their unit, and of how many nodes. With these, an export needs no graph.
+  many elements are kept, of how many, their unit, and of how many nodes. With these, an export needs no graph;
+- ``types``: JSON, types of a heterogeneous graph with the numbers of their nodes and edges; null for other graphs. Nodes and
+  edges of all types are then numbered through in this order, and masks are padded to the widest type; ``output_id``,
+  ``targets``, ``prediction`` and ``index`` are of the type that the model's outputs stand for.
 
-Files of earlier versions lack the last six lines of columns. Names are in ``names.json`` beside them.
+Files of earlier versions lack the last nine lines of columns. Names are in ``names.json`` beside them.
 """
 
 from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -45,6 +48,8 @@ from torch_geometric.explain.config import MaskType, ModelConfig
 from nseg.errors import StoreError
 from nseg.events import event_from
 from nseg.explanation import FLAGS, NUMBERS, TEXTS, Explanation, explained_targets, with_ids
+from nseg.graph_types import GraphTypes
+from nseg.hetero_explanation import HeteroExplanation, from_flat, graph_types, node_kind
 from nseg.storage import files
 from nseg.wording import PartSize, hard_mask, kept_parts, node_mask_type, reached_edges
 
@@ -88,6 +93,7 @@ SCHEMA = pa.schema(
         **dict.fromkeys(("kept_source", "kept_target"), pa.list_(pa.int64())),
         "kept_value": pa.list_(pa.float64()),
         "size": pa.string(),
+        "types": pa.string(),
     }
 )
 
@@ -96,7 +102,7 @@ Result = TypeVar("Result")
 
 def encode(explanations: Sequence[Explanation]) -> bytes:
     """Explanations as the content of a Parquet file; equal explanations give equal bytes."""
-    rows = [_row(one if one.get("reason") is not None else with_ids(one)) for one in explanations]
+    rows = [_any_row(one) for one in explanations]
     schema = SCHEMA
     for name in (
         "edge_mask",
@@ -121,7 +127,8 @@ def decode(content: bytes, name: str = "The file") -> list[Explanation]:
     def explanations() -> list[Explanation]:
         table = pq.read_table(BytesIO(content))
         columns = {field: table.column(field).combine_chunks() for field in SCHEMA.names if field in table.column_names}
-        return [_explanation({field: _value(column[n]) for field, column in columns.items()}) for n in range(len(table))]
+        rows = ({field: _value(column[n]) for field, column in columns.items()} for n in range(len(table)))
+        return [_by_type(row, _explanation(row)) for row in rows]
 
     return _parse(explanations, name)
 
@@ -181,6 +188,19 @@ def read_file(path: Path) -> list[Explanation]:
 # --- one explanation as a row --------------------------------------------------------------------------------------------
 
 
+def _any_row(one: Any) -> dict[str, Any]:
+    """A row of an explanation of any kind of graph."""
+    if not isinstance(one, HeteroExplanation):
+        return _row(one if one.get("reason") is not None else with_ids(one))
+    flat = one.flat()
+    row = _row(flat)
+    own = Explanation(**{name: one.get(name) for name in ("index", "target", "prediction", "outcome")})
+    _add_tensors(row, own, OUTPUTS, json.loads(row["dtypes"] or "{}"))
+    plain = {**graph_types(one).as_plain_data(), "common": node_kind(flat) is MaskType.common_attributes}
+    row["output_id"], row["types"] = int(one.get("output_id", flat.output_id)), json.dumps(plain)
+    return row
+
+
 def _row(one: Explanation) -> dict[str, Any]:
     row: dict[str, Any] = dict.fromkeys(SCHEMA.names)
     row |= {name: one.get(name) for name in ("reason", *NUMBERS, *FLAGS, *TEXTS, *OPTIONAL)}
@@ -189,8 +209,22 @@ def _row(one: Explanation) -> dict[str, Any]:
     row["outcome"] = event and json.dumps(event.as_plain_data())
     if row["seed"] is not None and not -(1 << 63) <= row["seed"] < 1 << 63:
         row["seed"] = None  # only the settings hold a number of any size
-    dtypes: dict[str, str] = {}
-    for name, usual in {**TENSORS, **OUTPUTS}.items():
+    _add_tensors(row, one, {**TENSORS, **OUTPUTS}, {})
+    config, names = getattr(one, "_model_config", None), getattr(one, "_model_args", getattr(one, "_stored_args", None))
+    row["model_config"] = config and json.dumps({name: getattr(config, name).value for name in CONFIG})
+    row["arguments"] = names if names is None else list(names)
+    row["settings"] = None if one.get("settings") is None else json.dumps(one.settings)
+    ends, values = _kept_ends(one), _kept_values(one)
+    row["kept_source"], row["kept_target"] = (None, None) if ends is None else ends.numpy()
+    row["kept_value"] = None if values is None else values.numpy()
+    if one.get("reason") is None:
+        row["size"] = json.dumps([list(vars(part).values()) for part in kept_parts(one)])
+    return row
+
+
+def _add_tensors(row: dict[str, Any], one: Explanation, names: Mapping[str, torch.dtype], dtypes: dict[str, str]) -> None:
+    """Put tensors into a row, flattened, with their widths, and with their types where these are unusual."""
+    for name, usual in names.items():
         value = one.get(ATTRIBUTES.get(name, name))
         if value is not None:
             value = explained_targets(one).detach() if name == "targets" else torch.as_tensor(value).detach()
@@ -199,17 +233,7 @@ def _row(one: Explanation) -> dict[str, Any]:
             dtypes |= {} if value.dtype is usual else {name: str(value.dtype).removeprefix("torch.")}
             if value.dim() > 1:
                 row["prediction_width" if name == "prediction" else "node_mask_width"] = value.size(1)
-    config, names = getattr(one, "_model_config", None), getattr(one, "_model_args", getattr(one, "_stored_args", None))
-    row["model_config"] = config and json.dumps({name: getattr(config, name).value for name in CONFIG})
-    row["arguments"] = names if names is None else list(names)
-    row["settings"] = None if one.get("settings") is None else json.dumps(one.settings)
     row["dtypes"] = json.dumps(dtypes) if dtypes else None
-    ends, values = _kept_ends(one), _kept_values(one)
-    row["kept_source"], row["kept_target"] = (None, None) if ends is None else ends.numpy()
-    row["kept_value"] = None if values is None else values.numpy()
-    if one.get("reason") is None:
-        row["size"] = json.dumps([list(vars(part).values()) for part in kept_parts(one)])
-    return row
 
 
 def _kept_ends(one: Explanation) -> Tensor | None:
@@ -245,6 +269,15 @@ def _value(scalar: Any) -> Any:
     if not pa.types.is_list(scalar.type) or pa.types.is_string(scalar.type.value_type):
         return scalar.as_py()
     return None if not scalar.is_valid else scalar.values.to_numpy(zero_copy_only=False)
+
+
+def _by_type(row: dict[str, Any], found: Explanation) -> Any:
+    """An explanation by type, if it is one of a heterogeneous graph."""
+    if row.get("types") is None:
+        return found
+    plain = json.loads(row["types"])
+    common = plain.pop("common", False)
+    return from_flat(found, GraphTypes.from_plain_data(plain), common)
 
 
 def _explanation(row: dict[str, Any]) -> Explanation:

@@ -15,8 +15,10 @@ from torch_geometric.explain.config import ModelTaskLevel
 from nseg.errors import InputError, StoreError
 from nseg.explanation import Explanation, copy_explanation
 from nseg.graphs.checks import argument_names
+from nseg.hetero_explanation import HeteroExplanation
 from nseg.names import Names, from_run, resolve_names, to_run
 from nseg.runs.arguments import GraphArguments
+from nseg.runs.attach_types import attach_by_type
 from nseg.runs.exports import Exportable
 from nseg.runs.folder import read_if_intact, read_manifest, read_names, stored_shards
 from nseg.runs.layout import INTERLEAVED, ShardLayout
@@ -169,13 +171,13 @@ def read(folder: str | Path) -> Explanations:
 
 
 def attach(
-    one: Explanation,
+    one: Any,
     data: Any,
     names: Sequence[str] | None = None,
     *,
     explainer: Explainer | None = None,
     **kwargs: Any,
-) -> Explanation:
+) -> Any:
     """A stored explanation together with its graph: what :func:`nseg.explain_many` would have returned.
 
     Args:
@@ -193,6 +195,8 @@ def attach(
     if not single and number >= len(data):
         raise InputError(f"data must be what was explained (got one without output {number}).")
     graph = data if single else data[number]
+    if isinstance(one, HeteroExplanation):
+        return attach_by_type(one, graph, kwargs)
     if one.node_id.numel() and int(one.node_id.max()) >= graph.num_nodes:
         raise InputError(f"data must be what was explained (got {graph.num_nodes} nodes, too few for output {number}).")
     found: Explanation = copy_explanation(one)

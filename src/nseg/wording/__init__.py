@@ -8,7 +8,8 @@
 - ``sentences``: all of it in plain sentences.
 
 Import from here. The report's page has the rules of ``numbers`` and ``counts`` in ``reports/web/src/words.ts``; a table of
-examples, which both test, keeps them equal. May import model, graphs, names, events, errors and ``explanation``.
+examples, which both test, keeps them equal. May import model, graphs, names, events, errors, ``explanation`` and
+``hetero_explanation``.
 """
 
 from nseg.wording.counts import (
@@ -19,6 +20,7 @@ from nseg.wording.counts import (
     hard_mask,
     is_undirected,
     kept_parts,
+    mask_cells,
     node_mask_type,
     reached_edges,
     reached_nodes,
@@ -55,6 +57,7 @@ __all__ = [
     "is_undirected",
     "kept_parts",
     "kept_texts",
+    "mask_cells",
     "names_of",
     "node_mask_type",
     "plural",

@@ -15,8 +15,9 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
-from nseg.explanation import target_nodes, task_level
+from nseg.explanation import edge_kinds, target_nodes, task_level
 from nseg.graphs.subgraph import reverse_edges
+from nseg.hetero_explanation import flat_view, node_kind
 from nseg.wording.numbers import plural
 
 DEFAULT_THRESHOLD = 0.5
@@ -93,6 +94,7 @@ def kept_parts(explanation: Explanation, reached: Tensor | None = None, level: s
         reached: edges over which a message can reach the output, [E], if the explanation does not know them.
         level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output, if the explanation does not know.
     """
+    explanation = flat_view(explanation)
     stored: tuple[PartSize, ...] | None = getattr(explanation, "_size", None)
     if stored is not None and explanation.get("edge_index") is None:  # without a graph, nothing can be counted again
         return stored
@@ -103,14 +105,15 @@ def kept_parts(explanation: Explanation, reached: Tensor | None = None, level: s
         found.append(PartSize(int((values > 0).sum()), values.numel(), edge_unit(explanation, reached)))
     node_mask, kind = hard_mask(explanation, "node_mask"), node_mask_type(explanation)
     if node_mask is not None and kind is MaskType.common_attributes:
-        found.append(PartSize(int(node_mask.sum()), node_mask.numel(), "features"))
+        found.append(PartSize(int(node_mask.sum()), int(mask_cells(explanation).sum()), "features"))
     elif node_mask is not None:
-        kept = node_mask[reached_nodes(explanation, reached, level)]
+        nodes = reached_nodes(explanation, reached, level)
+        kept, cells = node_mask[nodes], mask_cells(explanation)[nodes]
         at = int(kept.any(1).sum())
-        whole = kind is MaskType.object
-        found.append(
-            PartSize(at, len(kept), "nodes") if whole else PartSize(int(kept.sum()), kept.numel(), "node features", at)
-        )
+        if kind is MaskType.object:
+            found.append(PartSize(at, int(cells.any(1).sum()), "nodes"))
+        else:
+            found.append(PartSize(int(kept.sum()), int(cells.sum()), "node features", at))
     return tuple(found)
 
 
@@ -120,11 +123,18 @@ def node_mask_type(explanation: Explanation) -> MaskType | None:
     A single feature is the whole node. On a graph of one node, features are those of the node.
     """
     mask: Tensor | None = explanation.get("node_mask")
-    if mask is None:
-        return None
+    if mask is None or node_kind(explanation) is not None:
+        return node_kind(explanation)
     if mask.dim() < 2 or mask.size(1) == 1:
         return MaskType.common_attributes if mask.size(0) == 1 != _num_nodes(explanation) else MaskType.object
     return MaskType.common_attributes if mask.size(0) == 1 != _num_nodes(explanation) else MaskType.attributes
+
+
+def mask_cells(explanation: Explanation) -> Tensor:
+    """Which entries of the node mask stand for something, [N, w]: types of nodes may have fewer features than others."""
+    known: Tensor | None = explanation.__dict__.get("_cells")
+    mask = explanation.node_mask
+    return torch.ones(len(mask), mask.numel() // max(len(mask), 1), dtype=torch.bool) if known is None else known
 
 
 def hard_mask(explanation: Explanation, name: str) -> Tensor | None:
@@ -171,7 +181,8 @@ def element_values(explanation: Explanation, mask: Tensor, reached: Tensor | Non
     edge_index, values = explanation.get("edge_index"), mask.detach().cpu().float()[counts]
     if edge_index is None or not is_undirected(explanation) or not values.numel():
         return values
-    partner = reverse_edges(edge_index.cpu()[:, counts], _num_nodes(explanation))
+    kinds = edge_kinds(explanation)
+    partner = reverse_edges(edge_index.cpu()[:, counts], _num_nodes(explanation), None if kinds is None else kinds[counts])
     first = torch.minimum(torch.arange(partner.numel()), partner)
     known, element = torch.unique(first, return_inverse=True)
     return torch.zeros(known.numel()).scatter_reduce(0, element, values, "amax", include_self=False)

@@ -12,8 +12,10 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
+from nseg.explanation import edge_kinds
+from nseg.hetero_explanation import flat_view
 from nseg.names import Names
-from nseg.wording.counts import Unit, hard_mask, is_undirected, node_mask_type, reached_edges, reached_nodes
+from nseg.wording.counts import Unit, hard_mask, is_undirected, mask_cells, node_mask_type, reached_edges, reached_nodes
 from nseg.wording.subject import caller_ids, names_of
 
 Kind = Literal["edge", "node", "node feature", "feature"]
@@ -37,11 +39,12 @@ class Element:
         label: its name without what it belongs to, such as ``"tx-2716 -> tx-11"`` or ``"amount = 12.5 EUR"``.
         weight: in the soft mask; None if there is none.
         kept: whether the explanation keeps it.
-        owner: name of the node that a feature belongs to.
+        owner: name of the node that a feature belongs to; of a feature of all nodes of a type, the type.
         edge, source, target: of an edge; ends are None for a stored explanation without its graph.
         node: of a node or of one of its features.
         feature: column of ``x``.
         value: of the feature; None if unknown.
+        node_type: of a feature of all nodes of a type, in a heterogeneous graph.
     """
 
     kind: Kind
@@ -55,6 +58,7 @@ class Element:
     node: int | None = None
     feature: int | None = None
     value: float | None = None
+    node_type: str | None = None
 
     @property
     def text(self) -> str:
@@ -84,6 +88,7 @@ def elements(
     """
     if one.get("reason") is not None:
         return []
+    one = flat_view(one)
     names = names_of(one) if names is None else names
     found = [*_edges(one, left_out, names, reached), *_node_elements(one, left_out, names, reached, level)]
     return sorted(found, key=lambda element: (element.kind, not element.kept, -(element.weight or 0.0)))
@@ -97,14 +102,15 @@ def _edges(one: Explanation, left_out: bool, names: Names, reached: Tensor | Non
     listed = (counted if left_out else hard & counted).nonzero().flatten()
     ids = caller_ids(one, "edge_id", hard.numel())[listed].tolist()
     ends, weights = _listed_ends(one, listed), _weights(one, "edge_mask", listed)
-    seen = set[tuple[int, int]]()
+    seen, kinds = set[tuple[int, int, int]](), edge_kinds(one)
     for number, position in enumerate(listed.tolist()):
         source, target = (None, None) if ends is None else ends[number]
         label = f"edge {ids[number]}"
         if source is not None and target is not None:
-            if both and (target, source) in seen:
+            kind = 0 if kinds is None else int(kinds[position])
+            if both and (target, source, kind) in seen:
                 continue
-            seen.add((source, target))
+            seen.add((source, target, kind))
             label = names.edge(ids[number], source, target, both)
         weight = None if weights is None else weights[number]
         yield Element("edge", label, weight, bool(hard[position]), edge=ids[number], source=source, target=target)
@@ -137,9 +143,9 @@ def _node_elements(
         return []
     soft = one.node_mask.detach().cpu().float().nan_to_num().view(hard.size(0), -1)
     if kind is MaskType.common_attributes:
-        listed = [f for f in range(hard.size(1)) if left_out or bool(hard[0, f])]
-        return [Element("feature", names.feature(f), float(soft[0, f]), bool(hard[0, f]), feature=f) for f in listed]
+        return _common_features(one, hard, soft, names, left_out)
     ids, nodes = caller_ids(one, "node_id", hard.size(0)).tolist(), reached_nodes(one, reached, level)
+    nodes = nodes[mask_cells(one)[nodes].any(1)]
     if kind is MaskType.object:
         kept = hard.any(1)
         return [
@@ -150,15 +156,26 @@ def _node_elements(
     return _features_of_nodes(one, hard, soft, names, ids, nodes, left_out)
 
 
+def _common_features(one: Explanation, hard: Tensor, soft: Tensor, names: Names, left_out: bool) -> Iterator[Element]:
+    """Features of all nodes; in a heterogeneous graph of all nodes of a type, a row for each type."""
+    cells = mask_cells(one)
+    for row, f in (cells if left_out else cells & hard).nonzero().tolist():
+        kind = None if names.types is None else names.types.node_types[row]
+        label = (names if kind is None else names.of_type(kind)).feature(f)
+        weight, kept = float(soft[row, f]), bool(hard[row, f])
+        yield Element("feature", label, weight, kept, kind or "", feature=f, node_type=kind)
+
+
 def _features_of_nodes(
     one: Explanation, hard: Tensor, soft: Tensor, names: Names, ids: list[int], nodes: Tensor, left_out: bool
 ) -> Iterator[Element]:
     near = torch.zeros_like(hard)
-    near[nodes] = True
+    near[nodes] = mask_cells(one)[nodes]
     stored, x = _stored_values(one, hard), one.get("x")
     for n, f in (near if left_out else near & hard).nonzero().tolist():
         value = stored.get((n, f)) if x is None else float(x[n, f])
-        label = names.feature(f) if value is None else names.value(f, value)
+        own = names.of_node(ids[n])
+        label = own.feature(f) if value is None else own.value(f, value)
         kept, owner = bool(hard[n, f]), names.node(ids[n])
         yield Element("node feature", label, float(soft[n, f]), kept, owner, node=ids[n], feature=f, value=value)
 
@@ -185,7 +202,7 @@ def kept_texts(found: Sequence[Element], unit: Unit) -> list[str]:
     """
     kept = [one for one in found if one.kept and one.kind == KINDS[unit]]
     if unit != "node features":
-        return [one.label for one in kept]
+        return [one.label if unit != "features" else one.text for one in kept]
     by_node: dict[tuple[int | None, str], list[str]] = {}
     for one in kept:
         by_node.setdefault((one.node, one.owner), []).append(one.label)
@@ -200,9 +217,9 @@ def distinct_names(names: Names, node_id: Sequence[int], symbols: Sequence[str] 
         node_id: the caller's numbers of the nodes.
         symbols: chemical element of each, in a molecule.
     """
-    if symbols is None and not names.nodes:
+    if symbols is None and not names.has_nodes:
         return names
-    called = [names.node_label(n) if names.nodes else "" for n in node_id]
+    called = [names.node_label(n) if names.has_nodes else "" for n in node_id]
     times = Counter(called)
     own: dict[int, str] = {}
     for position, (number, name) in enumerate(zip(node_id, called, strict=True)):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch_geometric.explain import Explanation
 
+from nseg.hetero_explanation import flat_view, kept_paths
 from nseg.names import Names
 from nseg.wording.counts import PartSize, kept_parts
 from nseg.wording.elements import Element, elements, kept_texts
@@ -21,8 +22,13 @@ FEW, MANY = 3, 12
 """Edges, nodes or features that a sentence lists, where a picture or a table shows the rest, and where nothing does."""
 
 
+MAX_PATHS = 100
+"""Maximum number of paths of a heterogeneous graph that are counted."""
+
+
 def sentence(one: Explanation) -> str:
     """An explanation in plain words: the prediction, what it rests on, and whether that holds."""
+    one = flat_view(one)
     if one.get("reason") is not None:
         return f"O{subject_name(one)[1:]} could not be explained: {one.reason}"
     return " ".join(text for text in (*explanation_sentences(one, listed=MANY), deletion_text(one)) if text)
@@ -49,10 +55,12 @@ def explanation_sentences(
         molecule: whether nodes are atoms and edges are bonds.
         listed: how many edges, nodes or features are listed.
     """
+    one = flat_view(one)
     names = names_of(one) if names is None else names
     findings = findings_of(one) if findings is None else findings
     parts = kept_parts(one, reached, level)
-    kept = kept_words(parts, elements(one, names=names, reached=reached, level=level), molecule, listed)
+    found = elements(one, names=names, reached=reached, level=level)
+    kept = kept_words(parts, found, molecule, listed, kept_paths(one, MAX_PATHS, names))
     reason = reason_sentence(
         subject_name(one, names, level=level, molecule=molecule),
         findings,
@@ -62,14 +70,32 @@ def explanation_sentences(
     return reason, proof_sentence(findings, names, parts, molecule)
 
 
-def kept_words(parts: Sequence[PartSize], found: Sequence[Element], molecule: bool = False, listed: int = FEW) -> str:
+def kept_words(
+    parts: Sequence[PartSize],
+    found: Sequence[Element],
+    molecule: bool = False,
+    listed: int = FEW,
+    paths: Sequence[str] = (),
+) -> str:
     """What is kept, counted and by name; ``""`` if nothing is.
+
+    Args:
+        parts: how much is kept.
+        found: what is kept.
+        molecule: whether nodes are atoms and edges are bonds.
+        listed: how many edges, nodes or features are listed.
+        paths: kept edges of a heterogeneous graph as paths, which are listed instead of edges.
 
     >>> kept_words([PartSize(1, 9, "edges")], [Element("edge", "tx-2 -> tx-1", 0.9, True)])
     '1 of 9 edges (tx-2 -> tx-1)'
     """
     return " and ".join(
-        _listed(part.share(molecule, where=False), kept_texts(found, part.unit), listed, part.unit)
+        _listed(
+            part.share(molecule, where=False),
+            paths if paths and part.unit.endswith("edges") else kept_texts(found, part.unit),
+            listed,
+            part.unit,
+        )
         for part in parts
         if part.kept
     )

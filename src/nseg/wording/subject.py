@@ -10,6 +10,7 @@ from torch_geometric.explain import Explanation
 
 from nseg.events import HAPPENS, Custom
 from nseg.explanation import explained_targets, row_numbers, target_nodes, task_level
+from nseg.hetero_explanation import flat_view
 from nseg.model.outcomes import Outcome, outcome_of
 from nseg.names import NO_NAMES, Names
 
@@ -34,6 +35,7 @@ def subject_name(one: Explanation, names: Names | None = None, *, level: str | N
         level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output, if the explanation does not know.
         molecule: whether the graph is a molecule.
     """
+    one = flat_view(one)
     names, number = names_of(one) if names is None else names, int(one.get("output_id", 0))
     if one.get("reason") is not None:  # of what kind it is was not found out
         return f"output {number}"

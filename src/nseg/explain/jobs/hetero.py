@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -21,13 +22,14 @@ from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.typed import fill_graph, masks_to_flat, to_types
-from nseg.explanation import HeteroExplanation
+from nseg.graph_types import GraphTypes
 from nseg.graphs.baseline import require_zero_baseline
-from nseg.graphs.batch import InstanceBatch, offsets
+from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_index
-from nseg.graphs.hetero import HeteroGraph
+from nseg.graphs.hetero import HeteroGraph, HeteroSchema
 from nseg.graphs.inputs import EDGE_TYPE, NODE_TYPE, ModelInputs
 from nseg.graphs.model_checks import forward_parameters
+from nseg.hetero_explanation import HeteroExplanation
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import HeteroModel, TypedEdges, adapt, sort_by_type
@@ -71,8 +73,8 @@ class HeteroJob(ExplainJob):
         """The model as one of flat graphs."""
 
     @abstractmethod
-    def starts(self, typed: TypedEdges) -> tuple[list[int], list[int]]:
-        """First node and first edge of each type in the flat numbering of the caller's graph.
+    def graph_types(self, typed: TypedEdges) -> GraphTypes:
+        """The types of the caller's graph.
 
         Args:
             typed: nodes and edges of an explanation's graph by type.
@@ -100,9 +102,12 @@ class HeteroJob(ExplainJob):
         given = {name for name in flat._model_args if name.startswith(".") or name in ("batch", schema.pairs_name)}
         kept = flat.__class__(**{name: value for name, value in flat.to_dict().items() if name not in graph | given})
         found = to_types(kept, typed, self._common)
-        fill_graph(found, flat, typed, self.starts(typed))
-        found.__dict__.update(_schema=schema, _model_config=self.explainer.model_config, _flat=(flat.edge_id, flat.node_id))
-        found.__dict__["_typed"] = typed
+        types = self.graph_types(typed)
+        fill_graph(found, flat, typed, types)
+        found.__dict__.update(
+            _types=types, _model_config=self.explainer.model_config, _model_args=_given_names(flat, schema)
+        )
+        found.__dict__.update(_typed=typed, _flat=(flat.edge_id, flat.node_id))
         found.validate_masks()
         return found
 
@@ -124,6 +129,12 @@ class HeteroJob(ExplainJob):
         measure = Remeasurement(ids, references, answer[0].split, kind, intervention, self._distrust)
         common = self._common
         one.measured_by(lambda changed: measure(masks_to_flat(changed, typed, common)))
+
+
+def _given_names(flat: PyGExplanation, schema: HeteroSchema) -> list[str]:
+    """Names of the model's arguments besides features and edges, as the caller gave them."""
+    others = ["batch_dict" if name == "batch" else name for name in flat._model_args if not name.startswith(".")]
+    return [*schema.arguments, *others]
 
 
 def _arguments_of(model: nn.Module, data: HeteroData) -> dict[str, Any]:
@@ -156,8 +167,11 @@ class HeteroGraphJob(HeteroJob, OneGraphJob):
     def inputs(self) -> ModelInputs:
         return self._adapted[1].inputs
 
-    def starts(self, typed: TypedEdges) -> tuple[list[int], list[int]]:
-        return self._adapted[1].starts
+    def model_inputs(self, data: HeteroData, kwargs: dict[str, Any]) -> ModelInputs:
+        return self.inputs
+
+    def graph_types(self, typed: TypedEdges) -> GraphTypes:
+        return self._adapted[1].types
 
     @property
     def _first_row(self) -> int:
@@ -198,16 +212,16 @@ class HeteroGraphsJob(HeteroJob, ManyGraphsJob):
     """Many heterogeneous graphs, each explained as a whole."""
 
     @cached_property
-    def _model_of_first(self) -> HeteroModel:
-        return self.adapt(self.data[0], {})[0]
+    def _first(self) -> tuple[HeteroModel, HeteroGraph]:
+        return self.adapt(self.data[0], {})
 
     def adapted_model(self) -> HeteroModel:
-        return self._model_of_first
+        return self._first[0]
 
-    def starts(self, typed: TypedEdges) -> tuple[list[int], list[int]]:
-        # an explanation's graph is the caller's graph, in which types are blocks
-        nodes, edges = (offsets(torch.tensor([len(one) for one in some])).tolist() for some in (typed.nodes, typed.edges))
-        return nodes[:-1], edges[:-1]
+    def graph_types(self, typed: TypedEdges) -> GraphTypes:
+        # an explanation's graph is the caller's graph
+        nodes, edges = (tuple(len(one) for one in some) for some in (typed.nodes, typed.edges))
+        return replace(self._first[1].types, nodes=nodes, edges=edges)
 
     def model_inputs(self, data: HeteroData, kwargs: dict[str, Any]) -> ModelInputs:
         graph = self.adapt(data, kwargs)[1]
