@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import ExplainerAlgorithm
-from torch_geometric.explain.config import ExplanationType, MaskType
+from torch_geometric.explain.config import ExplanationType, MaskType, ModelTaskLevel
 
 from nseg.errors import NsegWarning
 from nseg.explain.answers import BatchAnswer, build_explanation
@@ -37,6 +37,12 @@ from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.path import measure_path
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import evaluate
+
+
+ROWS_OF_NODES = (
+    "The model is declared to be of task level '{level}', but returns one row per node of type '{type}'. Each row is explained "
+    "as that of its node. Set task_level='node' in model_config."
+)
 
 
 class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
@@ -114,7 +120,11 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
                 found, measure = self._explain(model, inputs, target, index)
                 return found.measured_by(measure)
             require_zero_baseline(self.settings.baseline)
-            adapted, graph = adapt(model, x, edge_index, kwargs, self.model_config.task_level, self.masks[1])
+            level = self.model_config.task_level
+            adapted, graph = adapt(model, x, edge_index, kwargs, level, self.masks[1], lenient=True)
+            if graph.schema.output is not None and level is not ModelTaskLevel.node:
+                note = ROWS_OF_NODES.format(level=level.value, type=graph.schema.output)
+                warnings.warn(note, NsegWarning, stacklevel=3)
             found, measure = self._explain(adapted, graph.inputs, target, index)
         typed, common = sort_by_type(graph.schema, graph.inputs), self._common
         one = to_types(found, typed, common)

@@ -157,6 +157,7 @@ def adapt(
     level: ModelTaskLevel,
     nodes: bool,
     num_nodes: Mapping[str, int] | None = None,
+    lenient: bool = False,
 ) -> tuple[HeteroModel, HeteroGraph]:
     """The model as one of flat graphs, and the caller's graph flattened.
 
@@ -167,6 +168,7 @@ def adapt(
         model: the model, borrowed.
         x_dict, edge_index_dict, kwargs, level, num_nodes: as :func:`nseg.graphs.hetero.flatten_graph` takes them.
         nodes: whether features will be masked.
+        lenient: whether a model that is said to be of links or graphs may return a row per node of one type, as PyG lets it.
     """
     graph = flatten_graph(model, x_dict, edge_index_dict, kwargs, level, num_nodes)
     schema = graph.schema
@@ -175,6 +177,8 @@ def adapt(
             f"A node mask needs a node type with features, floating point [nodes, features] (got none among "
             f"{', '.join(schema.node_types)}). Explain edges only: node_mask_type=None."
         )
+    if lenient and level is not ModelTaskLevel.node and schema.pairs_name is None and _gives_rows_of_nodes(model, graph):
+        level = ModelTaskLevel.node
     if level is ModelTaskLevel.graph:
         return HeteroModel(model, schema), graph
     if level is ModelTaskLevel.edge and schema.pairs_name is None:
@@ -183,6 +187,18 @@ def adapt(
         )
     with wrap_model_errors():
         return _adapt_links(model, graph) if level is ModelTaskLevel.edge else _adapt_nodes(model, graph)
+
+
+def _gives_rows_of_nodes(model: nn.Module, graph: HeteroGraph) -> bool:
+    """Whether the model returns a row per node of one type, and not one per graph."""
+    inputs = graph.inputs
+    try:
+        with torch.no_grad():
+            output = HeteroModel(model, graph.schema)(inputs.x, inputs.edge_index, **inputs.kwargs)
+    except Exception:  # what is wrong is said where the model is called in earnest
+        return False
+    rows = len(output) if isinstance(output, Tensor) and output.dim() else 0
+    return rows != inputs.num_graphs and rows in graph.sizes[0]
 
 
 def _adapt_nodes(model: nn.Module, graph: HeteroGraph) -> tuple[HeteroModel, HeteroGraph]:

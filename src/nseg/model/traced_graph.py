@@ -67,7 +67,8 @@ class TracedGraph:
             if edges:
                 raise
             self.traced = False  # a layer out of reach of edge masks does not matter where edges are not masked
-        self.outputs = check_output_rows(self.output, inputs, outcome)
+        of_nodes = isinstance(model, HeteroModel) and model.schema.output is not None
+        self.outputs = Role.NODE if of_nodes else check_output_rows(self.output, inputs, outcome)
         self.hops = max((call.after + 1 for call in self.calls), default=0)
         self.receivers = tuple(sorted({call.receiver for call in self.calls})) or (1,)
 
