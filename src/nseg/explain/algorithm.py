@@ -38,10 +38,9 @@ from nseg.search.path import measure_path
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import evaluate
 
-
 ROWS_OF_NODES = (
-    "The model is declared to be of task level '{level}', but returns one row per node of type '{type}'. Each row is explained "
-    "as that of its node. Set task_level='node' in model_config."
+    "The model is declared to be of task level '{level}', but returns one row per node of type '{type}'. Each row is "
+    "explained as that of its node. Set task_level='node' in model_config."
 )
 
 
