@@ -2,8 +2,9 @@
 
 Shortcuts (:mod:`nseg.model.strategy`) are verified on a few outputs before they are used, which a model can pass and
 still treat other outputs differently. So the probabilities of the hard and soft masks of every explanation are computed
-again on a wider subgraph, with all messages and nothing carried over from the whole graph, in one batch; and for a random
-sample also alone on the caller's whole graph. The plain strategy decides in doubt.
+again with all messages and nothing carried over from the whole graph: on a wider subgraph, in batches, and for a random
+sample also on the caller's whole graph with the plain strategy. Where that is as cheap, all are verified on the whole
+graph. An instance in doubt gets passes of its own, one world at a time, which decide.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
-from nseg.explain.measurement import Measured, measure_hard
+from nseg.explain.shared_worlds import SharedMasks
 from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.inputs import EDGE_KIND
 from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
@@ -27,7 +29,13 @@ if TYPE_CHECKING:
     from nseg.explain.answers import BatchAnswer
 
 SAMPLE = 32
-"""Instances of a call that are also verified alone on the whole graph."""
+"""Instances of a call that are also verified on the whole graph."""
+
+SOFT, EMPTY = "soft", "empty"
+"""What is verified besides hard masks by each intervention: soft masks, and masks that keep nothing."""
+
+MEMBERS_AT_ONCE = 1 << 14
+"""Nodes and edges of the subgraphs that are verified in one batch, so that their messages fit into the cache."""
 
 REDONE = (
     "{number} explanations were searched again without shortcuts, because the model gave other probabilities for them than "
@@ -43,62 +51,168 @@ class References:
     Args:
         batched: returns the causal model of some instances on wider subgraphs, without shortcuts; None if there is none.
         plain: returns the causal model of one instance on the caller's whole graph, with the plain strategy.
+        shared: returns the causal model of that graph for some instances of one row each, which answers row by row; None
+            if each instance is a graph of its own.
     """
 
     batched: Callable[[Tensor], CausalModel | None]
     plain: Callable[[int], CausalModel]
+    shared: Callable[[Tensor], CausalModel] | None = None
 
 
 def find_wrong(
     answer: BatchAnswer, numbers: Tensor, references: References, sample: Sequence[int]
 ) -> tuple[list[int], bool]:
-    """Numbers of the instances whose answer is not what the model gives, and whether one of the sample is among them.
+    """Numbers of the instances whose answer is not what the model gives, and whether all other answers are in doubt too.
+
+    They are if an instance of the sample is wrong and what verifies every instance did not notice.
 
     Args:
         answer: explanations of B instances.
         numbers: numbers of these instances, [B].
         references: where to verify them.
-        sample: numbers of instances that are verified alone on the whole graph in any case.
+        sample: numbers of instances that are verified on the whole graph in any case.
     """
-    everything = torch.arange(len(numbers), device=numbers.device)
-    doubtful = ~_agrees(answer, everything, references.batched(numbers))
-    wrong, sample_failed = [], False
-    for b, number in enumerate(numbers.tolist()):
-        if not bool(doubtful[b]) and number not in sample:
+    sampled = torch.isin(numbers, numbers.new_tensor(list(sample)))
+    shared = None if answer.common else references.shared
+    good, good_sample = _holds_together(answer, numbers, sampled, references.batched(numbers), shared)
+    doubtful, alone = ~(good & good_sample), sampled if shared is None else torch.zeros_like(sampled)
+    wrong, all_in_doubt = list[int](), False
+    for position, b in enumerate((doubtful | alone).nonzero().flatten().tolist()):
+        kinds = _kinds(answer) if bool(doubtful[b]) or not position else _judged_by(answer)
+        if not bool(_holds(answer, kinds, numbers.new_tensor([b]), references.plain(int(numbers[b])))):
+            wrong.append(int(numbers[b]))
+            all_in_doubt |= bool(good[b])
+    return wrong, all_in_doubt
+
+
+def _holds_together(
+    answer: BatchAnswer,
+    numbers: Tensor,
+    sampled: Tensor,
+    wide: CausalModel | None,
+    shared: Callable[[Tensor], CausalModel] | None,
+) -> tuple[Tensor, Tensor]:
+    """Whether answers hold where every instance is verified, and where only the sample is, [B] each.
+
+    Every instance is verified on the wider subgraphs, or on the whole graph if that takes no more.
+    """
+    good, good_sample = torch.ones_like(sampled), torch.ones_like(sampled)
+    everything, some = torch.arange(len(numbers), device=numbers.device), sampled.nonzero().flatten()
+    if shared is None:
+        return _holds_batched(answer, _kinds(answer), wide), good_sample
+    whole, whole_some = shared(numbers), shared(numbers[some]) if len(some) else None
+    most = len(numbers) if wide is None else int(wide.instances.sizes.sum() // whole.instances.sizes.sum())
+    for kind in _kinds(answer):
+        masks, instances = _masks_of(answer, kind), answer.instances
+        if kind == "remove" and wide is not None:  # edges around a subgraph count in the degrees of its nodes
+            masks, instances = _masks_in(wide, answer, everything, masks), wide.instances
+        together = SharedMasks.of(masks, instances, whole.instances, answer.tied, most)
+        if together is not None:
+            good &= _holds_shared(answer, kind, everything, whole, together)
             continue
-        if not bool(_agrees(answer, everything[b : b + 1], references.plain(number))):
-            wrong.append(number)
-            sample_failed |= not bool(doubtful[b])
-    return wrong, sample_failed
+        good &= _holds_batched(answer, [kind], wide)
+        if whole_some is not None:
+            masks, instances = _select(masks, instances, some), instances.select(some)
+            few = SharedMasks.of(masks, instances, whole_some.instances, answer.tied, len(some))
+            assert few is not None
+            good_sample[some] &= _holds_shared(answer, kind, some, whole_some, few)
+    return good, good_sample
 
 
-def _agrees(answer: BatchAnswer, which: Tensor, reference: CausalModel | None) -> Tensor:
-    """Whether the probabilities of some answers are those of a reference, [b]; not if there is none or it raises."""
-    none = torch.zeros_like(which, dtype=torch.bool)
-    if reference is None:
-        return none
+def _holds_batched(answer: BatchAnswer, kinds: Sequence[str], wide: CausalModel | None) -> Tensor:
+    """Whether answers hold on wider subgraphs, [B]; not if there are none."""
+    number = len(answer.instances)
+    if wide is None:
+        return torch.zeros(number, dtype=torch.bool, device=answer.exact.device)
+    batch = torch.cumsum(wide.instances.sizes, 0) // MEMBERS_AT_ONCE
+    parts = [(batch == n).nonzero().flatten() for n in torch.unique(batch).tolist()]
+    return torch.cat([_holds(answer, kinds, part, wide.select(part) if len(parts) > 1 else wide) for part in parts])
+
+
+def _holds_shared(answer: BatchAnswer, kind: str, which: Tensor, whole: CausalModel, together: SharedMasks) -> Tensor:
+    """Whether some answers hold on the whole graph, in shared worlds, [b]; not if the model raises."""
+    parts = MaskParts.of(whole.instances, EDGES in answer.hard, _node_mask_type(answer))
+    own, same = _own_numbers(answer, kind)[:, which], torch.ones_like(which, dtype=torch.bool)
     try:
-        p = reference_probabilities(answer, which, reference)
-        own = _probabilities(answer.soft_p, answer.measured)[:, which]
-    except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
-        return none
-    tolerance = 2 * torch.finfo(p.dtype).eps ** 0.6
-    known = min(len(p), len(own))  # a model may not run on a smaller graph
-    same: Tensor = ((p[:known] - own[:known]).abs() <= tolerance).all(0)
+        for group in range(together.number):
+            p = _reference_numbers(answer, kind, whole, parts, together.of_group(group, whole.dtype))
+            same &= (together.group != group) | _equal(p, own)
+    except Exception:  # a model may raise anything in a world that it does not expect; the plain strategy decides
+        return torch.zeros_like(same)
     return same
 
 
+def _holds(answer: BatchAnswer, kinds: Sequence[str], which: Tensor, reference: CausalModel) -> Tensor:
+    """Whether some answers hold in a reference that has an instance for each of them, [b]; not if it raises."""
+    parts = MaskParts.of(reference.instances, EDGES in answer.hard, _node_mask_type(answer))
+    same = torch.ones_like(which, dtype=torch.bool)
+    try:
+        for kind in kinds:
+            masks = _masks_in(reference, answer, which, _masks_of(answer, kind))
+            p = _reference_numbers(answer, kind, reference, parts, masks)
+            same &= _equal(p, _own_numbers(answer, kind)[:, which])
+    except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
+        return torch.zeros_like(same)
+    return same
+
+
+# --- the numbers of an answer --------------------------------------------------------------------------------------------
+
+
+def _kinds(answer: BatchAnswer) -> list[str]:
+    """All numbers that an answer has; a model may not run on a smaller graph."""
+    return [SOFT, *_interventions(answer), EMPTY]
+
+
+def _interventions(answer: BatchAnswer) -> list[str]:
+    return [name for name in answer.measured.by if name == "mask" or EDGES in answer.hard]
+
+
+def _judged_by(answer: BatchAnswer) -> list[str]:
+    """The interventions that hard masks are judged by."""
+    asked = answer.intervention
+    return [name for name in _interventions(answer) if asked in (name, "both")] or ["mask"]
+
+
+def _masks_of(answer: BatchAnswer, kind: str) -> Masks:
+    if kind == SOFT:
+        return answer.soft
+    return answer.hard.map(torch.zeros_like) if kind == EMPTY else answer.hard
+
+
+def _own_numbers(answer: BatchAnswer, kind: str) -> Tensor:
+    """The numbers of an answer: p_factual and p_complement, [2, B]; of empty masks the former, [1, B]."""
+    if kind == SOFT:
+        return answer.soft_p
+    measured = answer.measured
+    if kind == EMPTY:
+        return measured.empty.p_factual.unsqueeze(0)
+    return torch.stack([measured.by[kind].p_factual, measured.by[kind].p_complement])
+
+
 @torch.no_grad()
-def reference_probabilities(answer: BatchAnswer, which: Tensor, reference: CausalModel) -> Tensor:
-    """p_factual and p_complement of some answers in a reference: soft masks, hard masks, hard masks by deletion, [6, b].
+def _reference_numbers(answer: BatchAnswer, kind: str, causal: CausalModel, parts: MaskParts, masks: Masks) -> Tensor:
+    """The same numbers in a reference.
 
     Edges and nodes outside the masks count as not explained, as on an explanation: 0 in the mask, 1 in its complement.
     """
-    hard, soft = (_masks_in(reference, answer, which, masks) for masks in (answer.hard, answer.soft))
-    parts = MaskParts.of(reference.instances, EDGES in hard, _node_mask_type(answer))
-    found = evaluate(reference, parts, soft.map(lambda mask: mask.unsqueeze(0)), answer.split)
-    measured = measure_hard(reference, parts, hard, answer.split, answer.measured.intervention)
-    return _probabilities(torch.cat([found.p_factual, found.p_complement]), measured)
+    one = masks.map(lambda mask: mask.unsqueeze(0))
+    if kind == EMPTY:  # without its complement, in which nothing is changed
+        weights = parts.to_weights(one)
+        models = [causal.removing() if name == "remove" else causal for name in _judged_by(answer)]
+        return torch.stack([model.do(weights) for model in models]).amin(0)
+    found = evaluate(causal, parts, one, answer.split, "mask" if kind == SOFT else kind)
+    return torch.cat([found.p_factual, found.p_complement])
+
+
+def _equal(p: Tensor, own: Tensor) -> Tensor:
+    """Whether all numbers of each instance are equal up to rounding, [b]."""
+    same: Tensor = ((p - own).abs() <= 2 * torch.finfo(p.dtype).eps ** 0.6).all(0)
+    return same
+
+
+# --- masks on other graphs -----------------------------------------------------------------------------------------------
 
 
 def _node_mask_type(answer: BatchAnswer) -> MaskType | None:
@@ -109,6 +223,12 @@ def _node_mask_type(answer: BatchAnswer) -> MaskType | None:
     return MaskType.object if answer.hard[NODES].size(1) == 1 else MaskType.attributes
 
 
+def _select(masks: Masks, instances: InstanceBatch, which: Tensor) -> Masks:
+    """Masks of the instances ``which``."""
+    owner = {EDGES: instances.edge_owner, NODES: instances.node_owner}
+    return Masks({name: mask[torch.isin(owner[name], which)] for name, mask in masks.items()})
+
+
 def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks: Masks) -> Masks:
     """Masks of some answers, on the edges and nodes of a reference."""
     instances, there, found = answer.instances.select(which), reference.instances, Masks()
@@ -116,7 +236,8 @@ def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks:
         mine = torch.isin(answer.instances.edge_owner, which)
         found[EDGES] = _place(masks[EDGES][mine], instances, there, edges=True)
         if answer.tied:  # as on an explanation
-            found[EDGES] = torch.maximum(found[EDGES], found[EDGES][reverse_edges(there.edge_index, there.num_nodes)])
+            reverse = reverse_edges(there.edge_index, there.num_nodes, there.args.get(EDGE_KIND))
+            found[EDGES] = torch.maximum(found[EDGES], found[EDGES][reverse])
     if NODES in masks and answer.common:
         per_type = masks[NODES].view(-1, instances.node_types, masks[NODES].size(1))  # [B, types, F]
         found[NODES] = per_type[which].flatten(0, 1)
@@ -124,11 +245,6 @@ def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks:
         mine = torch.isin(answer.instances.node_owner, which)
         found[NODES] = _place(masks[NODES][mine], instances, there, edges=False)
     return found.map(lambda mask: mask.to(reference.dtype))
-
-
-def _probabilities(soft_p: Tensor, measured: Measured) -> Tensor:
-    """p_factual and p_complement of soft masks, and of hard ones by all interventions that are known, [4 or 6, B]."""
-    return torch.cat([soft_p, *(torch.stack([one.p_factual, one.p_complement]) for one in measured.by.values())])
 
 
 def _place(values: Tensor, here: InstanceBatch, there: InstanceBatch, edges: bool) -> Tensor:

@@ -62,6 +62,7 @@ class CausalModel:
 
     Attributes:
         make_remover: how worlds without edges are run; on smaller graphs made of the instances alone unless set.
+        each_row: whether answers are given for each explained row instead of each instance: [K, R] for [K, B].
     """
 
     members_at_once = 1 << 16
@@ -80,6 +81,7 @@ class CausalModel:
         self._runner = WorldRunner(model, outcome, instances, strategy, whole_calls)
         self._embeddings = embeddings
         self.make_remover: MakeRemover = self._smaller_graphs
+        self.each_row = False
         self._removers: dict[bool, Remover] = {}
         self._tied: bool | None = None  # the key of the remover that runs the worlds, if edges are deleted
 
@@ -128,6 +130,7 @@ class CausalModel:
     def _of(self, instances: InstanceBatch, runner: WorldRunner) -> CausalModel:
         other = CausalModel(self.model, self.outcome, instances, self.strategy, self._runner.whole_calls, self._embeddings)
         other.members_at_once, other._runner, other._tied = self.members_at_once, runner, self._tied
+        other.each_row = self.each_row
         return other
 
     @property
@@ -186,7 +189,7 @@ class CausalModel:
     def mean_over_rows(self, value: Tensor) -> Tensor:
         """Mean over each instance's rows, [K, R] to [K, B]."""
         instances = self.instances
-        if value.size(1) == len(instances):
+        if self.each_row or value.size(1) == len(instances):
             return value
         total = value.new_zeros(len(value), len(instances)).index_add(1, instances.row_owner, value)
         return total / instances.row_ptr.diff()

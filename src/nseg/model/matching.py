@@ -46,6 +46,42 @@ def match_edges(
     return MatchedEdges(_find(edge_index, inputs.edge_index, inputs.num_nodes, name), edge_index)
 
 
+class KnownMatches:
+    """The edges of layers that see the same edges in every pass of the same graph, each matched once.
+
+    Args:
+        model: the model.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = model
+        self._found: dict[tuple[str, bool], tuple[Tensor, Tensor, Tensor]] = {}
+
+    def find(self, layer: MessagePassing, name: str, args: tuple[Any, ...], inputs: ModelInputs) -> Tensor:
+        """Position of each message's weight: that of its edge, or one after the last edge for an added self-loop, [M].
+
+        Args:
+            layer, name: the layer and its name.
+            args: what its ``propagate`` is called with.
+            inputs: the graph.
+        """
+        edge_index, kwargs = args[0], args[2]
+        key = name, _receives_other_nodes(layer, kwargs, inputs.num_nodes)
+        ours, theirs, known = self._found.get(key, (None, None, None))
+        if ours is inputs.edge_index and isinstance(edge_index, Tensor) and _same(edge_index, theirs):
+            assert known is not None
+            return known
+        edge = match_edges(self.model, inputs, layer, edge_index, kwargs, name).edge
+        weight = torch.where(edge < 0, inputs.num_edges, edge)
+        if not isinstance(self.model, HeteroModel):  # whose edges are matched by more than their numbers
+            self._found[key] = inputs.edge_index, edge_index.clone(), weight
+        return weight
+
+
+def _same(edge_index: Tensor, known: Tensor | None) -> bool:
+    return known is not None and edge_index.shape == known.shape and torch.equal(edge_index, known)
+
+
 def _find(edge_index: Tensor, ours: Tensor, nodes: int, name: str, loops: bool = True) -> Tensor:
     """Position of each of a layer's edges among ours; -1 for self-loops, if they may have been added."""
     if edge_index.shape == ours.shape and (torch.equal(edge_index, ours) or torch.equal(edge_index, ours.flip(0))):

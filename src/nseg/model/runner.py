@@ -25,7 +25,7 @@ from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import ModelInputs
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
-from nseg.model.matching import match_edges
+from nseg.model.matching import KnownMatches
 from nseg.model.outcomes import Outcome
 from nseg.model.plan import Messages, Plan, PlannedCall, plan_call
 from nseg.model.products import LinearMessages
@@ -61,6 +61,7 @@ class WorldRunner:
         self.model, self.outcome, self.instances, self.strategy = model, outcome, instances, strategy
         self.whole_calls = whole_calls
         self._layers = message_passing_layers(model)
+        self._matches = KnownMatches(model)
         self._plans: dict[tuple[int, bool], Plan] = {}
         self._messages: list[Messages] | None = None  # those of one world, if the model need not see the edges
 
@@ -108,7 +109,9 @@ class WorldRunner:
             share: whether worlds share one copy of the boundary nodes.
         """
         if not self.strategy.planned:
-            return Plan(self.instances.repeat_worlds(worlds), [])
+            if (worlds, share) not in self._plans:
+                self._plans = {(worlds, share): Plan(self.instances.repeat_worlds(worlds), [])}
+            return self._plans[worlds, share]
         if (worlds, share) not in self._plans:
             if self._messages is None and self.strategy.drop_edges and not isinstance(self.model, HeteroModel):
                 self._find_messages()
@@ -186,20 +189,18 @@ class WorldRunner:
         """A forward pass in which messages are matched to edges and weighed as they come."""
         if weights is None:
             return call_model(self.model, inputs, self.outcome)
-        edge_of_message = torch.empty(0)
-        names = {id(layer): name for name, layer in message_passing_layers(self.model).items()}
+        weight_of_message = torch.empty(0)
+        names = {id(layer): name for name, layer in self._layers.items()}
 
         def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
-            nonlocal edge_of_message
+            nonlocal weight_of_message
             if layer.explain is not False:
-                edge_of_message = match_edges(self.model, inputs, layer, args[0], args[2], names[id(layer)]).edge
+                weight_of_message = self._matches.find(layer, names[id(layer)], args, inputs)
 
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
-            if layer.explain is False:
-                return None
-            return _weigh(layer, message, weights[torch.where(edge_of_message < 0, len(weights) - 1, edge_of_message)])
+            return None if layer.explain is False else _weigh(layer, message, weights.index_select(0, weight_of_message))
 
-        with hook_layers(self.model, on_propagate, on_message):
+        with hook_layers(list(self._layers.values()), on_propagate, on_message):
             return call_model(self.model, inputs, self.outcome)
 
     # --- plans -----------------------------------------------------------------------------------------------------------

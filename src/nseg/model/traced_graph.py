@@ -221,6 +221,12 @@ class TracedGraph:
         """The causal model of one instance on the whole graph, with the plain strategy."""
         return self._causal_model(self._whole_graph(row, target), PLAIN)
 
+    def shared_model(self, row: Tensor, target: Tensor) -> CausalModel:
+        """The causal model of the whole graph with the plain strategy, which answers for each row by itself."""
+        causal = self.plain_model(row, target)
+        causal.each_row = True
+        return causal
+
     def reference_model(self, cuts: TargetCuts, which: Tensor) -> CausalModel | None:
         """The causal model of some instances without shortcuts that depend on the instance; None if they are not cut.
 
