@@ -51,9 +51,7 @@ class SharedMasks:
     parts: dict[str, _Covered]
 
     @classmethod
-    def of(
-        cls, masks: Masks, instances: InstanceBatch, whole: InstanceBatch, tied: bool, most: int
-    ) -> SharedMasks | None:
+    def of(cls, masks: Masks, instances: InstanceBatch, whole: InstanceBatch, tied: bool, most: int) -> SharedMasks | None:
         """Masks of instances that were cut from a graph; None if they need too many worlds.
 
         Args:
