@@ -24,9 +24,12 @@ from zoo import GRAPH_CONFIG, NODE_MODELS, explainer, graph, quick, seeded
 from nseg import InputError, ModelError
 from nseg.live.edits import GraphEdits, changed_inputs
 from nseg.live.launch import Studio, make_studio
-from nseg.live.questions import GraphQuestions, kept_pairs
+from nseg.live.neighbourhood import Neighbourhoods
+from nseg.live.questions import GraphQuestions, Stopped, Work, kept_pairs
+from nseg.live.session import BUNDLE, page, replay
+from nseg.live.subject import StudioSubject
 
-server = pytest.importorskip("nseg.live.server", reason="the extra 'studio' is not installed", exc_type=ImportError)
+pytest.importorskip("nseg.live.server", reason="the extra 'studio' is not installed", exc_type=ImportError)
 CHROMIUM = shutil.which("chromium")
 
 
@@ -115,11 +118,16 @@ def test_the_smallest_change_changes_the_class() -> None:
     data = Data(x=torch.ones(4, 2), edge_index=torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]]))
     asked = GraphQuestions(explainer(model, quick(steps=5), GRAPH_CONFIG, edge_mask_type="object"), data, 0)
     assert asked.predict(GraphEdits()).predicted == 0  # eight edges are more than seven
-    edits, says = asked.smallest_change(GraphEdits())
-    assert (len(edits.removed), says.predicted) == (1, 1)
-    assert asked.smallest_change(GraphEdits(), target=0)[0] == GraphEdits()
-    with pytest.raises(InputError, match="class must be between 0 and 1"):
+    edits, words = asked.smallest_change(GraphEdits())
+    assert (len(edits.removed), asked.predict(edits).predicted) == (1, 1)
+    assert words.startswith("Remove the edge")
+    assert "No smaller set" in words
+    with pytest.raises(InputError, match="to must differ from what the model says now"):
+        asked.smallest_change(GraphEdits(), target=0)
+    with pytest.raises(InputError, match="to must be a class of the model"):
         asked.smallest_change(GraphEdits(), target=5)
+    with pytest.raises(ModelError, match="there must be an edge"):
+        asked.smallest_change(edits, target=0)  # tries a graph without edges
     everything = GraphEdits(removed=frozenset(undirected_pairs(data)))
     with pytest.raises(ModelError, match="there must be an edge"):
         asked.predict(everything)
@@ -258,23 +266,144 @@ def test_a_studio_that_was_stopped_starts_again_at_the_same_address() -> None:
 
 
 def test_the_page_is_built_from_its_sources_parses_no_markup_and_asks_only_its_server() -> None:
-    web, bundle = Path(server.BUNDLE.parent / "web"), server.BUNDLE / "studio.js"
+    web, bundle = Path(BUNDLE.parent / "web"), BUNDLE / "studio.js"
     code = [f"{folder}/{path.name}" for folder in ("src", "studio") for path in (web / folder).iterdir()]
     digest = hashlib.sha256()
     for name in sorted([*code, "build.mjs", "package-lock.json"]):
         digest.update(name.encode() + b"\0" + (web / name).read_bytes() + b"\0")
     assert f"sources {digest.hexdigest()}\n" in bundle.read_text(), "run: make page"
-    text = (web / "studio" / "studio.ts").read_text()
+    text = "".join(path.read_text() for path in (web / "studio").iterdir())
     assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|srcdoc|eval\(", text)
     assert re.findall(r"fetch\((.*?),", text) == ["name"]
-    assert set(re.findall(r'ask<.*>\("(\w+)"', text)) == {"view", "predict", "explain", "change"}
+    asked = set(re.findall(r'(?:ask|askSlowly|post)<.*>\("(\w+)"', text))
+    assert asked == {"view", "predict", "explain", "change", "features", "replay", "save", "progress"}
+
+
+# --- progress, cancelling, features, sessions ----------------------------------------------------------------------------
+
+
+def test_a_withdrawn_question_ends_the_work_and_leaves_nothing_on_the_model() -> None:
+    explain, data = node_case()
+    asked, work = GraphQuestions(explain, data, 3), Work()
+    work.stop.set()
+    for question in (asked.explain, asked.smallest_change):
+        with pytest.raises(Stopped):
+            question(GraphEdits(), work=work)
+    assert not explain.model._forward_pre_hooks
+    seen = Work()
+    asked.explain(GraphEdits(), seen)
+    assert seen.share == 1
+    assert seen.asked > 1
+    assert not explain.model._forward_pre_hooks
+
+
+def test_a_person_who_moves_on_does_not_wait_for_the_old_question() -> None:
+    model = Failing()
+    data = Data(x=torch.ones(4, 2), edge_index=torch.tensor([[0, 1, 1, 2, 2, 3, 3, 0], [1, 0, 2, 1, 3, 2, 0, 3]]))
+    studio = make_studio(explainer(model, quick(steps=500), GRAPH_CONFIG, edge_mask_type="object"), [data]).start()
+    wait_for(studio)
+    parts = urlsplit(studio.address)
+    try:
+        model.delay = 0.1
+        left = HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+        left.request("POST", parts.path + "explain", json.dumps({"ticket": "mine"}).encode())
+        for _ in range(100):
+            if ask(studio.address, "progress", {"ticket": "mine"})[1].get("asked", 0) > 1:
+                break
+            time.sleep(0.05)
+        else:
+            raise AssertionError("no progress was told")
+        assert left.sock is not None
+        left.sock.close()
+        left.close()
+        began = time.perf_counter()
+        assert ask(studio.address, "predict", {})[0] == 200
+        assert time.perf_counter() - began < 5  # the explanation would take minutes
+        assert ask(studio.address, "progress", {"ticket": "mine"}) == (200, {})
+    finally:
+        studio.stop()
+
+
+def test_features_are_shown_with_names_and_change_what_the_model_says(running: Studio) -> None:
+    explain, data = node_case()
+    values = data.x[2].tolist()
+    status, found = ask(running.address, "features", {"output": 2, "node": 2, "edits": {"values": [[2, 1, 7.5]]}})
+    expected = [[n, f"feature {n}", 7.5 if n == 1 else pytest.approx(v), pytest.approx(v)] for n, v in enumerate(values)]
+    assert (status, found["features"]) == (200, expected)
+    hidden = GraphQuestions(explain, data, 2).features(2, GraphEdits(hidden=frozenset({2}), values={(2, 0): 3.0}))
+    assert [now for _, _, now, _ in hidden] == [3.0] + [0.0] * (len(values) - 1)
+    changed, words = GraphQuestions(explain, data, 2).smallest_change(GraphEdits(), features=True)
+    if changed is not None:
+        asked = GraphQuestions(explain, data, 2)
+        assert asked.predict(changed).predicted != asked.predict(GraphEdits()).predicted
+    assert words
+
+
+def test_a_saved_session_reproduces_its_numbers(running: Studio) -> None:
+    explain, data = node_case()
+    pair = next(one for one in undirected_pairs(data) if 2 in one)
+    edits = [GraphEdits(), GraphEdits(removed=frozenset({pair})), GraphEdits(values={(2, 0): 2.0})]
+    asked = [{"output": 2, "edits": one.to_plain()} for one in edits]
+    steps = [{"edits": one["edits"]} | ask(running.address, "predict", one)[1] for one in asked]
+    steps[1]["explanation"] = ask(running.address, "explain", {"output": 2, "edits": edits[1].to_plain()})[1]
+    session = json.loads(json.dumps({"nseg": "studio", "output": 2, "step": 1, "steps": steps}))
+    again = replay(StudioSubject.of(explain, data), session)
+    assert again["steps"] == steps
+    assert (again["output"], again["step"], again["differs"]) == (2, 1, [])
+    assert ask(running.address, "replay", {"session": session}) == (200, again)
+    session["steps"][2]["probabilities"][0] += 0.1
+    assert replay(StudioSubject.of(explain, data), session)["differs"] == [2]
+    status, saved = ask(running.address, "save", {"session": session})
+    assert status == 200
+    assert "connect-src" not in saved["html"]
+    stored = json.loads(re.search(r'id="recorded">(.*?)</script>', saved["html"])[1])
+    assert stored["session"]["steps"] == again["steps"]
+    for wrong in (None, [], {"nseg": "studio"}, session | {"step": 9}, session | {"steps": [1]}, session | {"nseg": "x"}):
+        status, found = ask(running.address, "replay", {"session": wrong})
+        assert (status, "file that the studio saved" in found["error"]) == (422, True)
+
+
+def test_texts_of_a_session_cannot_leave_its_page() -> None:
+    html, _ = page({"view": {}, "session": {"words": "</script><script>alert(1)</script>"}})
+    assert html.count("</script>") == 2
+
+
+def test_only_the_neighbourhood_of_a_large_graph_is_asked_and_answers_are_those_of_the_whole(monkeypatch) -> None:
+    explain, data = node_case()
+    far = torch.arange(data.num_nodes, data.num_nodes + 200)
+    path = torch.stack([far[:-1], far[1:]])
+    joined = torch.tensor([[0, data.num_nodes], [data.num_nodes, 0]])
+    x = torch.cat([data.x, torch.randn(200, data.x.size(1), generator=torch.Generator().manual_seed(0))])
+    large = Data(x=x, edge_index=torch.cat([data.edge_index, path, path.flip(0), joined], 1))
+    monkeypatch.setattr("nseg.live.subject.MOST_EDGES", 100)
+    subject = StudioSubject.of(explain, large, node_names=[f"n{k}" for k in range(large.num_nodes)])
+    end = large.num_nodes - 1
+    assert isinstance(subject.large, Neighbourhoods)
+    asked, whole = subject.questions(end), GraphQuestions(explain, large, end)
+    assert asked.inputs.num_nodes < 20 < whole.inputs.num_nodes
+    for edits in (
+        GraphEdits(),
+        GraphEdits(removed=frozenset({(end - 1, end)})),
+        GraphEdits(added=frozenset({(1, end)}), values={(end, 0): 4.0}),  # brings the surroundings of node 1
+    ):
+        assert asked.predict(edits).probabilities == pytest.approx(whole.predict(edits).probabilities, abs=1e-5)
+    view = subject.view(end)
+    assert (view["target"], view["cut"][0], [end - 1, end] in [list(pair) for pair in view["edges"]]) == (
+        end,
+        asked.inputs.num_nodes,
+        True,
+    )
+    assert all(end - 20 < a and b <= end for a, b in kept_pairs(asked.explain(GraphEdits())))
+    changed, words = asked.smallest_change(GraphEdits())
+    assert changed is None or whole.predict(changed).predicted != whole.predict(GraphEdits()).predicted
+    assert changed is None or f"n{end}" in words
 
 
 # --- the page ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed (apt install chromium)")
-def test_a_person_clicks_and_sees_what_the_model_says(running: Studio) -> None:
+def test_a_person_clicks_and_sees_what_the_model_says(running: Studio, tmp_path: Path) -> None:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     explain, data = node_case()
     asked = GraphQuestions(explain, data, 0)
@@ -283,7 +412,7 @@ def test_a_person_clicks_and_sees_what_the_model_says(running: Studio) -> None:
 
     def shown(page: Any) -> list[float]:
         page.wait_for_timeout(600)
-        return [float(text) for text in page.locator("tbody td:nth-child(2)").all_inner_texts()]
+        return [float(text) for text in page.locator("#probabilities td:nth-child(2)").all_inner_texts()]
 
     def expected(edits: GraphEdits) -> list[float]:
         return [pytest.approx(p, abs=6e-4) for p in asked.predict(edits).probabilities]
@@ -312,7 +441,29 @@ def test_a_person_clicks_and_sees_what_the_model_says(running: Studio) -> None:
         page.get_by_text("The explanation keeps").wait_for()
         kept = page.locator("line.kept").count()
         assert kept == len([one for one in kept_pairs(asked.explain(without)) if one[0] != one[1]])
+        page.get_by_label("Node whose features are shown").select_option("0")
+        value = page.get_by_label("value of feature 1", exact=True)
+        value.fill("3.5")
+        value.press("Enter")
+        assert shown(page) == expected(GraphEdits(removed=frozenset({pair}), values={(0, 1): 3.5}))
+        page.get_by_label("feature 1 on", exact=True).uncheck()
+        off = GraphEdits(removed=frozenset({pair}), values={(0, 1): 0.0})
+        assert shown(page) == expected(off)
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save as a page").click()
+        with page.expect_download() as stored:
+            page.get_by_role("button", name="Save as JSON").click()
+        page.get_by_role("button", name="Start again").click()
+        assert shown(page) == expected(GraphEdits())
+        page.locator("#file").set_input_files(stored.value.path())
+        page.get_by_text("The model answers as it did when the session was saved").wait_for()
+        assert shown(page) == expected(off)
+        saved.value.save_as(tmp_path / "session.html")
+        other.goto((tmp_path / "session.html").as_uri())  # the page needs no server
+        assert shown(other) == expected(off)
+        other.get_by_role("button", name="Undo").click()
+        assert shown(other) == expected(GraphEdits(removed=frozenset({pair}), values={(0, 1): 3.5}))
         page.get_by_role("button", name="Smallest change").click()
-        page.get_by_text(re.compile("^(Without .* the model says|No few edges)")).wait_for()
+        page.locator("#message", has_text=re.compile("and the model says|Nothing found")).wait_for()
         browser.close()
     assert wrong == []

@@ -17,7 +17,7 @@ from nseg.backends.catalogue import open_backend
 from nseg.errors import NsegWarning
 from nseg.explain.jobs import BUDGET, ExplainJob, Shard, make_job
 from nseg.explain.naming import check_names, with_names
-from nseg.explain.progress import ShardProgress, progress_bar
+from nseg.explain.progress import Progress, ShardProgress, progress_bar
 from nseg.explain.time_budget import TimeBudget, describe_unfinished
 from nseg.graphs.large import LargeGraph
 from nseg.model.causal import CausalModel
@@ -37,7 +37,7 @@ def explain_many(
     *,
     target: Any = None,
     budget: int = BUDGET,
-    progress: bool | None = None,
+    progress: Progress = None,
     out: None = None,
     strict: bool | None = None,
     retry: bool = True,
@@ -62,7 +62,7 @@ def explain_many(
     *,
     target: Any = None,
     budget: int = BUDGET,
-    progress: bool | None = None,
+    progress: Progress = None,
     out: str | Path,
     strict: bool | None = None,
     retry: bool = True,
@@ -86,7 +86,7 @@ def explain_many(
     *,
     target: Any = None,
     budget: int = BUDGET,
-    progress: bool | None = None,
+    progress: Progress = None,
     out: str | Path | None = None,
     strict: bool | None = None,
     retry: bool = True,
@@ -113,7 +113,8 @@ def explain_many(
         index: nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.
-        progress: show a progress bar; by default only on a terminal.
+        progress: show a progress bar, by default only on a terminal; or a function that is told the share that is done.
+            What it raises ends the call.
         out: run folder (:mod:`nseg.runs`). The same call resumes it; another model, data, settings or targets are refused.
         strict: stop at the first target that cannot be explained, e.g. because the model gives NaN. If false, such a target
             gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.

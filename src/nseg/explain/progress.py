@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
 
 Advance = Callable[[float], object]
 """Advances a progress bar by an amount."""
@@ -16,10 +18,16 @@ Advance = Callable[[float], object]
 Bar = Callable[[int], Advance]
 """Starts a progress bar with a total."""
 
+Progress = bool | Callable[[float], object] | None
+"""Whether progress is shown; None for only on a terminal. Or a function that is told the share that is done."""
+
 
 @contextmanager
-def progress_bar(progress: bool | None, doing: str = "explaining") -> Iterator[Bar]:
-    """A progress bar in instances; if ``progress`` is None, only on a terminal."""
+def progress_bar(progress: Progress, doing: str = "explaining") -> Iterator[Bar]:
+    """A progress bar in instances; if ``progress`` is None, only on a terminal. A function gets the share that is done."""
+    if callable(progress):
+        yield partial(_report_share, progress)
+        return
     terminal = sys.stderr.isatty()
     shown = terminal if progress is None else progress
     columns = (
@@ -30,13 +38,25 @@ def progress_bar(progress: bool | None, doing: str = "explaining") -> Iterator[B
         TextColumn("left"),
         TimeRemainingColumn(elapsed_when_finished=False),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not shown, transient=terminal) as bar:
+    with RichProgress(*columns, console=Console(stderr=True), disable=not shown, transient=terminal) as bar:
 
         def start(total: int) -> Advance:
             task = bar.add_task(doing, total=total)
             return lambda amount: bar.advance(task, amount)
 
         yield start
+
+
+def _report_share(report: Callable[[float], object], total: int) -> Advance:
+    """Progress that a function is told: the share that is done."""
+    done = 0.0
+
+    def advance(amount: float) -> None:
+        nonlocal done
+        done += amount
+        report(min(done / max(total, 1), 1.0))
+
+    return advance
 
 
 class ShardProgress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import combinations
 
 import torch
 from torch import Tensor
@@ -65,7 +66,8 @@ def find_smallest(merit: Merit, number: int, most: int, worlds: int, device: tor
 
 def _all_sets(number: int, size: int, device: torch.device) -> Tensor:
     """All sets of ``size`` of ``number`` changes, [K, n]."""
-    chosen = torch.combinations(torch.arange(number, device=device), size)
+    # torch.combinations makes a grid of number ** size entries first
+    chosen = torch.tensor(list(combinations(range(number), size)), dtype=torch.long, device=device).view(-1, size)
     return torch.zeros(len(chosen), number, dtype=torch.bool, device=device).scatter_(1, chosen, True)
 
 

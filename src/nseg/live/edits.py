@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -26,7 +27,7 @@ class GraphEdits:
         removed: pairs of nodes whose edges are deleted, in both directions.
         added: pairs of nodes that are joined, in both directions.
         hidden: nodes whose features are all set to 0.
-        values: values of single features, by node and feature.
+        values: values of single features, by node and feature; they count for hidden nodes too.
     """
 
     removed: frozenset[Pair] = frozenset()
@@ -36,6 +37,12 @@ class GraphEdits:
 
     def __len__(self) -> int:
         return len(self.removed) + len(self.added) + len(self.hidden) + len(self.values)
+
+    @property
+    def nodes(self) -> frozenset[int]:
+        """All nodes that the changes name."""
+        ends = {n for pair in (*self.removed, *self.added) for n in pair}
+        return frozenset(ends | self.hidden | {n for n, _ in self.values})
 
     @classmethod
     def from_plain(cls, plain: Any) -> GraphEdits:
@@ -49,7 +56,7 @@ class GraphEdits:
                 removed=frozenset(_pair(one) for one in plain.get("removed", ())),
                 added=frozenset(_pair(one) for one in plain.get("added", ())),
                 hidden=frozenset(_whole(one) for one in plain.get("hidden", ())),
-                values={(_whole(n), _whole(f)): float(v) for n, f, v in plain.get("values", ())},
+                values={(_whole(n), _whole(f)): _finite(v) for n, f, v in plain.get("values", ())},
             )
         except (AttributeError, TypeError, ValueError):
             raise InputError(
@@ -69,6 +76,20 @@ class GraphEdits:
             "values": [[n, f, value] for (n, f), value in sorted(self.values.items())],
         }
 
+    def renumbered(self, numbers: Mapping[int, int]) -> GraphEdits:
+        """The same changes in other numbers of nodes; changes of nodes without a number are left out."""
+
+        def pairs(given: frozenset[Pair]) -> frozenset[Pair]:
+            inside = [(numbers[a], numbers[b]) for a, b in given if a in numbers and b in numbers]
+            return frozenset((min(pair), max(pair)) for pair in inside)
+
+        return GraphEdits(
+            pairs(self.removed),
+            pairs(self.added),
+            frozenset(numbers[n] for n in self.hidden if n in numbers),
+            {(numbers[n], f): value for (n, f), value in self.values.items() if n in numbers},
+        )
+
 
 def _whole(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
@@ -76,9 +97,24 @@ def _whole(value: Any) -> int:
     return value
 
 
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not math.isfinite(float(value)):
+        raise ValueError
+    return float(value)
+
+
 def _pair(value: Any) -> Pair:
     a, b = map(_whole, value)
     return min(a, b), max(a, b)
+
+
+def check_edits(edits: GraphEdits, num_nodes: int, x: Tensor) -> None:
+    """Raise unless the changes name nodes and features that exist."""
+    features = {f for _, f in edits.values}
+    if edits.nodes and max(edits.nodes) >= num_nodes:
+        raise InputError(f"Changes must name nodes from 0 to {num_nodes - 1} (got {max(edits.nodes)}).")
+    if features and (x.dim() != 2 or max(features) >= x.size(1)):
+        raise InputError(f"Changes must name features from 0 to {x.size(-1) - 1} (got {max(features)}).")
 
 
 def changed_inputs(inputs: ModelInputs, edits: GraphEdits) -> ModelInputs:
@@ -86,7 +122,7 @@ def changed_inputs(inputs: ModelInputs, edits: GraphEdits) -> ModelInputs:
 
     New edges get attributes of 1 if the model takes one number per edge; if it takes several, no edge can be added.
     """
-    _check(inputs, edits)
+    check_edits(edits, inputs.num_nodes, inputs.x)
     x, keep = inputs.x, ~_edge_mask(inputs, edits.removed)
     if edits.hidden or edits.values:
         x = x.clone()
@@ -113,12 +149,3 @@ def _edge_mask(inputs: ModelInputs, pairs: frozenset[Pair]) -> Tensor:
     ends = inputs.edge_index.sort(0).values
     chosen = torch.tensor(sorted(pairs), dtype=torch.long, device=ends.device).view(-1, 2)
     return torch.isin(ends[0] * inputs.num_nodes + ends[1], chosen[:, 0] * inputs.num_nodes + chosen[:, 1])
-
-
-def _check(inputs: ModelInputs, edits: GraphEdits) -> None:
-    nodes = {n for pair in (*edits.removed, *edits.added) for n in pair} | edits.hidden | {n for n, _ in edits.values}
-    features = {f for _, f in edits.values}
-    if nodes and max(nodes) >= inputs.num_nodes:
-        raise InputError(f"Changes must name nodes from 0 to {inputs.num_nodes - 1} (got {max(nodes)}).")
-    if features and (inputs.x.dim() != 2 or max(features) >= inputs.x.size(1)):
-        raise InputError(f"Changes must name features from 0 to {inputs.x.size(-1) - 1} (got {max(features)}).")

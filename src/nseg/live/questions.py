@@ -2,35 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from threading import Event
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
-from torch_geometric.explain.config import ModelMode
+from torch_geometric.explain.config import MaskType, ModelMode
 
 from nseg.errors import InputError
+from nseg.explain.counterfactuals import counterfactual
 from nseg.explain.many import explain_many
-from nseg.graphs.checks import argument_names, check_inputs
+from nseg.graphs.checks import argument_names, check_inputs, model_device
 from nseg.graphs.inputs import ModelInputs
-from nseg.live.edits import GraphEdits, Pair, changed_inputs
-from nseg.metrics.removal import outputs_of_graphs
-from nseg.model.borrow import borrow, unwrap_compiled, wrap_model_errors
+from nseg.live.edits import GraphEdits, changed_inputs, check_edits
+from nseg.live.neighbourhood import GraphPart, Neighbourhoods
+from nseg.model.borrow import borrow, unwrap_compiled, watch, wrap_model_errors
 from nseg.model.hooks import call_model
 from nseg.model.outcomes import outcome_of
+from nseg.names import NO_NAMES, Names
+from nseg.wording import explanation_words, hard_mask, node_mask_type
 
-MAX_CHANGES = 5
-"""Maximum number of edges that the smallest change takes away."""
+MOST_CHANGES = 10
+"""Largest number of changes that the smallest change may have."""
 
-BLOCK = 64
-"""Graphs per forward pass in the search for the smallest change."""
+MOST_SETS = 2000
+"""Sets of changes of one size up to which all of them are tried: a person waits for the answer."""
+
+MOST_FEATURES = 200
+"""Largest number of features of a node that are shown."""
 
 
-class Stopped(Exception):  # noqa: N818 - not an error: the person has moved on
+class Stopped(BaseException):  # not an error, and no ``except Exception`` on the way may take it for one
     """The person no longer waits for the answer."""
+
+
+@dataclass
+class Work:
+    """How far an answer is, and whether anybody still waits for it.
+
+    Args:
+        stop: set when the person has moved on.
+        share: share of the search that is done.
+        asked: how often the model was asked.
+    """
+
+    stop: Event = field(default_factory=Event)
+    share: float = 0.0
+    asked: int = 0
+
+    def ask(self) -> None:
+        """The model is asked once more; raises :class:`Stopped` if nobody waits."""
+        self.asked += 1
+        if self.stop.is_set():
+            raise Stopped
+
+    def advance(self, share: float) -> None:
+        """A share of the search is done."""
+        self.share = share
 
 
 @dataclass(frozen=True)
@@ -51,108 +82,164 @@ class GraphQuestions:
 
     Args:
         explainer: the model, and how its predictions are explained.
-        data: the graph.
+        data: the graph; of a large one, :class:`Neighbourhoods`.
         output: the explained node; 0 for the whole graph.
+        names: names of the graph.
 
-    Every answer is that of the untouched model on the changed graph.
+    Every answer is that of the untouched model on the changed graph. Changes name the caller's nodes.
     """
 
-    def __init__(self, explainer: Explainer, data: Data, output: int) -> None:
-        self.explainer, self.data, self.output = explainer, data, output
+    def __init__(self, explainer: Explainer, data: Data | Neighbourhoods, output: int, names: Names = NO_NAMES) -> None:
+        self.explainer, self.output, self.names = explainer, output, names
         self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
         self.level = self.outcome.level
         if self.level.value == "edge" or explainer.model_config.mode is ModelMode.regression:
             raise InputError("The studio shows classes of nodes and graphs (got a model of links, or a regression).")
-        kwargs = {name: data[name] for name in argument_names(self.model, data)}
-        self.inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.level)
-        rows = self.inputs.num_nodes if self.level.value == "node" else 1
+        self.large = data if isinstance(data, Neighbourhoods) else None
+        self.num_nodes = int(data.graph.num_nodes if isinstance(data, Neighbourhoods) else data.num_nodes)
+        rows = self.num_nodes if self.level.value == "node" else 1
         if not 0 <= output < rows:
             raise InputError(f"The output must be between 0 and {rows - 1} (got {output}).")
+        self.part = data.part(output) if isinstance(data, Neighbourhoods) else GraphPart.whole(data)
+        self.inputs = self._inputs_of(self.part)
+
+    def _inputs_of(self, part: GraphPart) -> ModelInputs:
+        data, device = part.data, model_device(self.model)
+        kwargs = {name: data[name] for name in argument_names(self.model, data)}
+        if self.large is not None:  # a large graph stays on the CPU
+            kwargs = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in kwargs.items()}
+            return check_inputs(self.model, data.x.to(device), data.edge_index.to(device), kwargs, self.level)
+        return check_inputs(self.model, data.x, data.edge_index, kwargs, self.level)
+
+    def _changed(self, edits: GraphEdits) -> tuple[GraphPart, ModelInputs, int]:
+        """The part of the graph that matters, that part after the changes, and the row of the output in it."""
+        check_edits(edits, self.num_nodes, self.inputs.x)
+        part, inputs = self.part, self.inputs
+        if self.large is not None and edits.added:  # what is joined brings its surroundings
+            part = self.large.part(self.output, frozenset(n for pair in edits.added for n in pair))
+            inputs = self._inputs_of(part)
+        row = part.position[self.output] if self.level.value == "node" else 0
+        return part, changed_inputs(inputs, edits.renumbered(part.position)), row
 
     @torch.no_grad()
     def predict(self, edits: GraphEdits) -> ModelSays:
         """What the model says about the changed graph."""
+        _, inputs, row = self._changed(edits)
         with borrow(self.model), wrap_model_errors():
-            output = call_model(self.model, changed_inputs(self.inputs, edits), self.outcome)[[self.output]]
-        return self._says(output)
-
-    def _says(self, output: Tensor) -> ModelSays:
+            output = call_model(self.model, inputs, self.outcome)[[row]]
         target = self.outcome.check_target(output, None)  # raises if the output is not finite
         distribution = self.outcome.distribution(output, target)[0].tolist()
         return ModelSays(int(self.outcome.predicted(output)[0]), tuple(distribution))
 
-    def explain(self, edits: GraphEdits) -> Explanation:
-        """The explanation of the changed graph's prediction."""
-        changed = changed_inputs(self.inputs, edits)
-        own = {name: value for name, value in changed.kwargs.items() if name != "batch"}
-        graph = Data(x=changed.x, edge_index=changed.edge_index, **own)
+    # --- why, and what else ----------------------------------------------------------------------------------------------
+
+    def _as_data(self, edits: GraphEdits) -> tuple[GraphPart, Any, int, dict[str, Any]]:
+        """The changed graph as the doors of the library take it, with its names."""
+        part, inputs, row = self._changed(edits)
+        own = {name: value for name, value in inputs.kwargs.items() if name != "batch"}
+        graph = Data(x=inputs.x, edge_index=inputs.edge_index, **own)
+        nodes = None
+        if self.names.nodes or self.large is not None:
+            nodes = [self.node_label(number) for number in part.node.tolist()]
+        names = {"feature_names": self.names.features, "class_names": self.names.classes, "units": self.names.units}
+        return part, graph, row, {"node_names": nodes, **{key: value or None for key, value in names.items()}}
+
+    def node_label(self, number: int) -> str:
+        """Name of a node with its number, because several nodes may have one name: all carbons are called C."""
+        name = self.names.node_label(number)
+        return f"{name} {number}" if self.names.nodes and name != str(number) else self.names.node(number)
+
+    def explain(self, edits: GraphEdits, work: Work | None = None) -> Explanation:
+        """The explanation of the changed graph's prediction; ``node_id`` are the caller's numbers.
+
+        Args:
+            edits: the changes.
+            work: told how far it is.
+        """
+        work = work or Work()
+        part, graph, row, names = self._as_data(edits)
         given = graph if self.level.value == "node" else [graph]
-        (found,) = explain_many(self.explainer, given, [self.output], progress=False)
+        with borrow(self.model), watch(self.model, work.ask):
+            (found,) = explain_many(self.explainer, given, [row], progress=work.advance, **names)
+        found.node_id = part.node[found.node_id.cpu()]
         return found
 
-    @torch.no_grad()
     def smallest_change(
-        self, edits: GraphEdits, target: int | None = None, stopped: Callable[[], bool] = lambda: False
-    ) -> tuple[GraphEdits, ModelSays] | None:
-        """Few edges without which the model predicts another class, found by always taking the best next edge.
+        self, edits: GraphEdits, target: int | None = None, features: bool = False, work: Work | None = None
+    ) -> tuple[GraphEdits | None, str]:
+        """The smallest further change after which the model says another class, and a sentence on it.
 
         Args:
             edits: changes that were made already.
             target: the class to reach; any other than the present one if None.
-            stopped: asked now and then; if true, :class:`Stopped` is raised.
+            features: whether features may be set to 0 too, besides removing edges.
+            work: told how far it is.
 
         Returns:
-            the changes with these edges removed too, and what the model says then; None if no few edges were found.
+            all changes together, or None if none was found; and the sentence of :func:`nseg.counterfactual`.
         """
-        now = self.predict(edits)
-        if target is not None and not 0 <= target < len(now.probabilities):
-            raise InputError(f"The class must be between 0 and {len(now.probabilities) - 1} (got {target}).")
-        if target == now.predicted:
-            return edits, now
-        for _ in range(MAX_CHANGES):
-            pairs = self._pairs(changed_inputs(self.inputs, edits))
-            tried = [replace(edits, removed=edits.removed | {pair}, added=edits.added - {pair}) for pair in pairs]
-            scores = self._scores(tried, now.predicted, target, stopped)
-            if not len(scores):
-                return None
-            edits = tried[int(scores.argmax())]
-            says = self.predict(edits)
-            if says.predicted == target or (target is None and says.predicted != now.predicted):
-                return edits, says
-        return None
+        work = work or Work()
+        part, graph, row, names = self._as_data(edits)
+        columns = range(graph.x.size(1)) if features and graph.x.dim() == 2 else ()
+        allowed = {n: 0.0 for n in columns if bool((graph.x[:, n] != 0).any())} or None
+        with borrow(self.model), watch(self.model, work.ask), wrap_model_errors():
+            found = counterfactual(
+                self.explainer,
+                graph,
+                row,
+                to=target,
+                features=allowed,
+                undirected=True,
+                most=MOST_CHANGES,
+                worlds=MOST_SETS,
+                **names,
+            )
+        if not found.changed:
+            return None, found.words()
+        number = part.node.tolist()
+        gone = frozenset((min(pair), max(pair)) for a, b in found.removed for pair in [(number[a], number[b])])
+        removed = edits.removed | (gone - edits.added)
+        values = dict(edits.values) | {(number[one.node], one.feature): one.after for one in found.features}
+        return replace(edits, removed=removed, added=edits.added - gone, values=values), found.words()
 
-    def _pairs(self, inputs: ModelInputs) -> list[Pair]:
-        """Pairs of nodes that are joined within reach of the explained node."""
-        ends = inputs.edge_index.sort(0).values
-        if self.level.value == "node":
-            near = torch.zeros(inputs.num_nodes, dtype=torch.bool, device=ends.device)
-            near[self.output] = True
-            for _ in range(2):  # edges further away seldom matter most, and a person reads a small neighbourhood
-                near[inputs.edge_index[0][near[inputs.edge_index[1]]]] = True
-            ends = ends[:, near[ends].all(0)]
-        return [(a, b) for a, b in torch.unique(ends, dim=1).T.tolist()]
+    def features(self, node: int, edits: GraphEdits) -> list[tuple[int, str, float, float]]:
+        """Features of a node: number, name, value now and before the changes. Of many, those that are not 0."""
+        if self.inputs.x.dim() != 2 or node not in self.part.position:
+            return []
+        before = self.inputs.x[self.part.position[node]].tolist()
+        now = [0.0] * len(before) if node in edits.hidden else list(before)
+        for (other, feature), value in edits.values.items():
+            if other == node:
+                now[feature] = value
+        chosen = [n for n in range(len(before)) if len(before) <= MOST_FEATURES or before[n] or now[n]][:MOST_FEATURES]
+        return [(n, self.names.feature(n), now[n], before[n]) for n in chosen]
 
-    def _scores(self, tried: Sequence[GraphEdits], present: int, target: int | None, stopped: Callable[[], bool]) -> Tensor:
-        """How much each change speaks for the target, or against the present class, [n]."""
-        found = [torch.zeros(0, dtype=self.inputs.x.dtype)]
-        row = torch.tensor([self.output], device=self.inputs.x.device)
-        for first in range(0, len(tried), BLOCK):
-            if stopped():
-                raise Stopped
-            graphs = [changed_inputs(self.inputs, one) for one in tried[first : first + BLOCK]]
-            with borrow(self.model), wrap_model_errors():
-                output = outputs_of_graphs(self.model, self.outcome, graphs, [row] * len(graphs))
-            wanted = torch.full((len(graphs),), present if target is None else target, device=output.device)
-            odds = self.outcome.log_odds(output, wanted).cpu()
-            found.append(-odds if target is None else odds)
-        return torch.cat(found)
+
+def explanation_view(found: Explanation) -> dict[str, Any]:
+    """An explanation as JSON data: what it keeps, by the caller's numbers, its numbers and its sentence."""
+    numbers = {name: float(found[name]) for name in ("pns", "p_factual", "p_complement") if found.get(name) is not None}
+    return {"kept": kept_pairs(found), **kept_features(found), **numbers, "words": explanation_words(found)}
 
 
 def kept_pairs(explanation: Explanation) -> list[list[int]]:
     """Pairs of nodes of the caller's graph that an explanation keeps an edge between."""
-    hard: Any = explanation.get("hard_edge_mask")
+    hard = hard_mask(explanation, "edge_mask")
     if hard is None:
         return []
-    ends = explanation.node_id[explanation.edge_index[:, hard.bool() & explanation.reached]].sort(0).values
+    ends = explanation.node_id[explanation.edge_index[:, hard & explanation.reached].cpu()].sort(0).values
     pairs: list[list[int]] = torch.unique(ends, dim=1).T.tolist()
     return pairs
+
+
+def kept_features(explanation: Explanation) -> dict[str, Any]:
+    """Nodes of the caller's graph that an explanation keeps, and single features [node, feature]; None if not masked."""
+    hard, kind = hard_mask(explanation, "node_mask"), node_mask_type(explanation)
+    if hard is None:
+        return {"kept_nodes": None, "kept_features": None}
+    if kind is MaskType.object:
+        return {"kept_nodes": explanation.node_id[hard.any(1).cpu()].tolist(), "kept_features": None}
+    if hard.size(0) != explanation.node_id.numel():
+        hard = hard.expand(explanation.node_id.numel(), -1)
+    chosen = (hard.cpu() & (explanation.x.cpu() != 0)).nonzero()
+    places = torch.stack([explanation.node_id[chosen[:, 0]], chosen[:, 1]], 1)
+    return {"kept_nodes": sorted(set(places[:, 0].tolist())), "kept_features": places.tolist()}

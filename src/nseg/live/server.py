@@ -1,16 +1,12 @@
-"""The studio's server: a page and four questions, for one person on this machine."""
+"""The studio's server: a page and its questions, for one person on this machine."""
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import hashlib
 import hmac
 import json
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from threading import Event
 from typing import Any
 
 from starlette.applications import Starlette
@@ -20,9 +16,9 @@ from starlette.routing import Route
 
 from nseg.errors import InputError, NsegError
 from nseg.live.edits import GraphEdits
-from nseg.live.questions import Stopped, kept_pairs
+from nseg.live.questions import Stopped, Work, explanation_view
+from nseg.live.session import page, replay
 from nseg.live.subject import StudioSubject
-from nseg.version import __version__
 
 MAX_BODY = 1 << 20
 """Maximum number of bytes of a request."""
@@ -33,9 +29,7 @@ PATIENCE = 60.0
 GONE = 499
 """Status of an answer that nobody waits for."""
 
-BUNDLE = Path(__file__).parent.parent / "reports" / "bundle"
-
-Answer = Callable[[dict[str, Any], Event], dict[str, Any]]
+Answer = Callable[[dict[str, Any], Work], dict[str, Any]]
 
 
 class Refused(Exception):  # noqa: N818 - becomes an answer, not an error of ours
@@ -64,45 +58,54 @@ class StudioServer:
     def __init__(self, subject: StudioSubject, token: str, hosts: set[str], patience: float = PATIENCE) -> None:
         self.subject, self.token, self.hosts, self.patience = subject, token, hosts, patience
         self.worker = ThreadPoolExecutor(1, thread_name_prefix="nseg-studio")
+        self.working: dict[str, Work] = {}
         answers: dict[str, Answer] = {
             "view": self._view,
             "predict": self._predict,
             "explain": self._explain,
             "change": self._change,
+            "features": self._features,
+            "replay": self._replay,
+            "save": self._save,
         }
         routes = [Route("/{token}/", self._guarded(self._page))]
+        routes.append(Route("/{token}/progress", self._guarded(self._progress), methods=["POST"]))
         for name, answer in answers.items():
             routes.append(Route(f"/{{token}}/{name}", self._guarded(self._question(answer)), methods=["POST"]))
         self.app = Starlette(routes=routes)
 
     # --- answers ---------------------------------------------------------------------------------------------------------
 
-    def _view(self, asked: dict[str, Any], stop: Event) -> dict[str, Any]:
-        return self.subject.view(_output(asked))
+    def _view(self, asked: dict[str, Any], work: Work) -> dict[str, Any]:
+        return self.subject.view(_whole(asked, "output"))
 
-    def _predict(self, asked: dict[str, Any], stop: Event) -> dict[str, Any]:
-        says = self.subject.questions(_output(asked)).predict(_edits(asked))
+    def _predict(self, asked: dict[str, Any], work: Work) -> dict[str, Any]:
+        says = self.subject.questions(_whole(asked, "output")).predict(_edits(asked))
         return {"predicted": says.predicted, "probabilities": list(says.probabilities)}
 
-    def _explain(self, asked: dict[str, Any], stop: Event) -> dict[str, Any]:
-        found = self.subject.questions(_output(asked)).explain(_edits(asked))
-        numbers = {name: float(found[name]) for name in ("pns", "p_factual", "p_complement") if found.get(name) is not None}
-        return {"kept": kept_pairs(found), **numbers}
+    def _explain(self, asked: dict[str, Any], work: Work) -> dict[str, Any]:
+        return explanation_view(self.subject.questions(_whole(asked, "output")).explain(_edits(asked), work))
 
-    def _change(self, asked: dict[str, Any], stop: Event) -> dict[str, Any]:
-        target = asked.get("target")
-        if target is not None and (isinstance(target, bool) or not isinstance(target, int)):
-            raise InputError(f"target must be the number of a class (got {target!r}).")
-        found = self.subject.questions(_output(asked)).smallest_change(_edits(asked), target, stop.is_set)
-        if found is None:
-            return {"found": False}
-        edits, says = found
-        return {
-            "found": True,
-            "edits": edits.to_plain(),
-            "predicted": says.predicted,
-            "probabilities": list(says.probabilities),
-        }
+    def _change(self, asked: dict[str, Any], work: Work) -> dict[str, Any]:
+        target = None if asked.get("target") is None else _whole(asked, "target")
+        questions = self.subject.questions(_whole(asked, "output"))
+        edits, words = questions.smallest_change(_edits(asked), target, asked.get("features") is True, work)
+        if edits is None:
+            return {"found": False, "words": words}
+        says = questions.predict(edits)
+        numbers = {"predicted": says.predicted, "probabilities": list(says.probabilities)}
+        return {"found": True, "words": words, "edits": edits.to_plain(), **numbers}
+
+    def _features(self, asked: dict[str, Any], work: Work) -> dict[str, Any]:
+        questions = self.subject.questions(_whole(asked, "output"))
+        return {"features": questions.features(_whole(asked, "node"), _edits(asked))}
+
+    def _replay(self, asked: dict[str, Any], work: Work) -> dict[str, Any]:
+        return replay(self.subject, asked.get("session"), work)
+
+    def _save(self, asked: dict[str, Any], work: Work) -> dict[str, Any]:
+        session = replay(self.subject, asked.get("session"), work)
+        return {"html": page({"view": self.subject.view(session["output"]), "session": session})[0]}
 
     # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -131,10 +134,13 @@ class StudioServer:
 
     def _question(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
-            asked, stop = await _body(request), Event()
-            future = self.worker.submit(answer, asked, stop)
+            asked, work = await _body(request), Work()
+            ticket = str(asked.get("ticket", ""))[:64]
+            if ticket:
+                self.working[ticket] = work
+            future = self.worker.submit(answer, asked, work)
             try:
-                found = await self._wait(request, future, stop)
+                found = await self._wait(request, future, work)
             except Stopped:
                 return JSONResponse({"error": "The question was withdrawn."}, GONE)
             except NsegError as error:
@@ -143,23 +149,31 @@ class StudioServer:
                 raise
             except Exception as error:  # a model may raise anything; the server lives
                 return JSONResponse({"error": f"{type(error).__name__}: {error}"}, 500)
+            finally:
+                self.working.pop(ticket, None)
             return JSONResponse(found)
 
         return handle
 
-    async def _wait(self, request: Request, future: Future[dict[str, Any]], stop: Event) -> dict[str, Any]:
+    async def _progress(self, request: Request) -> Response:
+        """How far an answer is that somebody waits for."""
+        work = self.working.get(str((await _body(request)).get("ticket", "")))
+        return JSONResponse({} if work is None else {"share": work.share, "asked": work.asked})
+
+    async def _wait(self, request: Request, future: Future[dict[str, Any]], work: Work) -> dict[str, Any]:
         """The answer, unless it takes too long or the person moves on."""
         waited = asyncio.wrap_future(future)
+        waited.add_done_callback(lambda done: done.cancelled() or done.exception())  # seen, even if nobody waits
         loop = asyncio.get_running_loop()
         end = loop.time() + self.patience
         while not waited.done():
             await asyncio.wait([waited], timeout=0.05)
             if not waited.done() and await request.is_disconnected():
-                stop.set()
+                work.stop.set()
                 future.cancel()
                 raise Stopped
             if not waited.done() and loop.time() > end:
-                stop.set()
+                work.stop.set()
                 future.cancel()
                 raise Refused(
                     503, f"The model has not answered within {self.patience:g} seconds. It may hang; restart the studio."
@@ -169,21 +183,8 @@ class StudioServer:
         return waited.result()
 
     async def _page(self, request: Request) -> Response:
-        script, style = ((BUNDLE / name).read_text(encoding="utf-8") for name in ("studio.js", "page.css"))
-        policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; connect-src 'self'"
-        html = (
-            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>nseg studio</title>'
-            '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
-            f'<meta name="generator" content="nseg {__version__}"><style>{style}</style></head>'
-            f'<body><div id="page"></div><script>{script}</script></body></html>'
-        )
-        return HTMLResponse(
-            html, headers={"Content-Security-Policy": f"{policy}; img-src data:; base-uri 'none'; form-action 'none'"}
-        )
-
-
-def _hash(text: str) -> str:
-    return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
+        html, policy = page()
+        return HTMLResponse(html, headers={"Content-Security-Policy": policy})
 
 
 async def _body(request: Request) -> dict[str, Any]:
@@ -202,11 +203,11 @@ async def _body(request: Request) -> dict[str, Any]:
     return asked
 
 
-def _output(asked: dict[str, Any]) -> int:
-    output = asked.get("output", 0)
-    if isinstance(output, bool) or not isinstance(output, int):
-        raise InputError(f"output must be a whole number (got {output!r}).")
-    return output
+def _whole(asked: dict[str, Any], name: str) -> int:
+    value = asked.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(f"{name} must be a whole number (got {value!r}).")
+    return value
 
 
 def _edits(asked: dict[str, Any]) -> GraphEdits:

@@ -11,9 +11,11 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer
 
 from nseg.datasets import Benchmark
-from nseg.errors import InputError
+from nseg.errors import InputError, ModelError
+from nseg.graphs.large import LargeGraph
 from nseg.graphs.separate import separate_graphs
 from nseg.live.edits import GraphEdits
+from nseg.live.neighbourhood import MOST_EDGES, Neighbourhoods
 from nseg.live.questions import GraphQuestions
 from nseg.names import NamedData, resolve_names
 from nseg.plot.layout import positions
@@ -31,13 +33,15 @@ class StudioSubject:
 
     Args:
         explainer: the model, and how it is explained.
-        data: a dataset, a graph or several graphs.
+        data: one graph, or several graphs.
         names: names of nodes, features and classes.
+        large: cuts parts out of a large graph; None for graphs that the model is asked about as a whole.
     """
 
     explainer: Explainer
     data: Any
     names: NamedData
+    large: Neighbourhoods | None = None
     _ready: dict[int, GraphQuestions] = field(default_factory=dict)
 
     @classmethod
@@ -47,27 +51,35 @@ class StudioSubject:
             raise InputError(f"studio(explainer, data) must get an Explainer (got {type(explainer).__name__}).")
         if isinstance(data, Benchmark):
             graphs: Any = data.graphs[0] if data.level == "node" else data.graphs
-            return cls(explainer, graphs, data.names(**names))
-        graphs = data if type(data) is Data else list(separate_graphs(data))
+            return cls(explainer, graphs, data.names(**names), _large(explainer, graphs))
+        one = type(data) is Data or isinstance(data, LargeGraph)
+        graphs = data if one else list(separate_graphs(data))
         level = explainer.model_config.task_level.value
         if isinstance(graphs, Data) and level == "graph":
-            graphs = [graphs]
-        if (level == "node") != isinstance(graphs, Data):
+            graphs, one = [graphs], False
+        if (level == "node") != one:
             raise InputError(f"A model of {level}s must get {'one graph' if level == 'node' else 'graphs'} (got the other).")
-        return cls(explainer, graphs, resolve_names(graphs, **names))
+        if not one and not graphs:
+            raise InputError("The studio needs a graph (got none). Pass the graphs of the model.")
+        return cls(explainer, graphs, resolve_names(graphs, **names), _large(explainer, graphs))
+
+    @property
+    def one_graph(self) -> bool:
+        """Whether outputs are nodes of one graph, and not several graphs."""
+        return isinstance(self.data, Data | LargeGraph)
 
     @property
     def number(self) -> int:
         """Number of outputs."""
-        return int(self.data.num_nodes) if isinstance(self.data, Data) else len(self.data)
+        return int(self.data.num_nodes) if self.one_graph else len(self.data)
 
     def questions(self, output: int) -> GraphQuestions:
         """What can be asked about an output."""
         if not 0 <= output < self.number:
             raise InputError(f"The output must be between 0 and {self.number - 1} (got {output}).")
         if output not in self._ready:
-            one_graph = isinstance(self.data, Data)
-            made = GraphQuestions(self.explainer, self.data if one_graph else self.data[output], output if one_graph else 0)
+            graph, row = (self.data, output) if self.one_graph else (self.data[output], 0)
+            made = GraphQuestions(self.explainer, self.large or graph, row, self.names.graph(output))
             self._ready = dict(list(self._ready.items())[1 - CACHED :]) | {output: made}
         return self._ready[output]
 
@@ -76,34 +88,67 @@ class StudioSubject:
         asked, names = self.questions(output), self.names.graph(output)
         shown = _neighbourhood(asked)
         place = {node: n for n, node in enumerate(shown)}
-        ends = torch.unique(asked.inputs.edge_index.cpu().sort(0).values, dim=1).T.tolist()
-        pairs = [(a, b) for a, b in ends if a in place and b in place and a != b]
-        focus = [place[asked.output]] if isinstance(self.data, Data) else []
+        ends = torch.unique(asked.part.data.edge_index.cpu().sort(0).values, dim=1)
+        pairs = [(a, b) for a, b in asked.part.node[ends].T.tolist() if a in place and b in place and a != b]
+        focus = [place[asked.output]] if self.one_graph else []
         points = positions(len(shown), [(place[a], place[b]) for a, b in pairs], focus=focus)
         says = asked.predict(GraphEdits())
         return {
             "output": output,
             "outputs": self.number,
+            "subject": names.node(output) if self.one_graph else f"graph {output}",
             "target": asked.output if focus else None,
             "nodes": [
                 [n, round(x, 4), round(1 - y, 4), names.node_label(n)] for n, (x, y) in zip(shown, points, strict=True)
             ],
             "edges": pairs,
-            "hidden_nodes": asked.inputs.num_nodes - len(shown),
+            "hidden_nodes": asked.num_nodes - len(shown),
+            "hidden_edges": int((ends[0] != ends[1]).sum()) - len(pairs),
+            "cut": None if self.large is None else [asked.inputs.num_nodes, asked.inputs.num_edges, asked.part.left_out],
+            "features": asked.inputs.x.size(1) if asked.inputs.x.dim() == 2 else 0,
             "classes": [names.class_name(n) for n in range(len(says.probabilities))],
+            "true_class": self._true_class(output),
             "predicted": says.predicted,
             "probabilities": list(says.probabilities),
         }
 
+    def _true_class(self, output: int) -> int | None:
+        """The true class of an output, if the data know it."""
+        graph, row = (self.data, output) if self.one_graph else (self.data[output], 0)
+        y = graph.get("y") if isinstance(graph, Data) else None
+        known = isinstance(y, torch.Tensor) and not y.is_floating_point() and y.numel() > row
+        return int(y.flatten()[row]) if known else None
+
+
+def _large(explainer: Explainer, graph: Any) -> Neighbourhoods | None:
+    """What cuts parts out of the graph, if it is large and the model looks at parts only."""
+    if isinstance(graph, LargeGraph):
+        return Neighbourhoods(explainer, graph)
+    if not isinstance(graph, Data) or graph.num_edges <= MOST_EDGES:
+        return None
+    cutter = Neighbourhoods(explainer, LargeGraph(graph))
+    try:
+        cutter.part(0)
+    except ModelError:  # a model that uses all nodes is asked about all of them
+        return None
+    return cutter
+
 
 def _neighbourhood(asked: GraphQuestions) -> Sequence[int]:
-    """Nodes to draw: all of a small graph, otherwise the nearest to the explained node."""
-    number, edge_index = asked.inputs.num_nodes, asked.inputs.edge_index.cpu()
+    """Nodes to draw, by the caller's numbers: all of a small graph, otherwise the nearest to the explained node."""
+    number, edge_index = asked.inputs.num_nodes, asked.part.data.edge_index.cpu()
     if asked.level.value == "graph" and number <= MAX_NODES:
         return range(number)
-    near, front = [asked.output], {asked.output}
+    start = asked.part.position[asked.output] if asked.level.value == "node" else _busiest(edge_index)
+    near, front = [start], {start}
     while front and len(near) < MAX_NODES:
         touched = edge_index[:, torch.isin(edge_index, torch.tensor(sorted(front))).any(0)].flatten().tolist()
         front = set(touched) - set(near)
         near += sorted(front)[: MAX_NODES - len(near)]
-    return sorted(near)
+    found: list[int] = asked.part.node[sorted(near)].tolist()
+    return found
+
+
+def _busiest(edge_index: torch.Tensor) -> int:
+    """The node with most edges: where the drawing of a graph begins that is too large to be drawn."""
+    return int(edge_index.flatten().bincount().argmax()) if edge_index.numel() else 0

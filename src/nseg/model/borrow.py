@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, RLock
 from typing import Any
@@ -87,6 +87,16 @@ def keep_attributes(model: nn.Module) -> Iterator[None]:
     finally:
         changed = [_restore(held, content) for held, content in before]
         _assigns[model] = any(changed)
+
+
+@contextmanager
+def watch(model: nn.Module, before_call: Callable[[], None]) -> Iterator[None]:
+    """Call a function before every forward pass of a model; what it raises ends the pass, and the work around it."""
+    handle = model.register_forward_pre_hook(lambda *_: before_call())
+    try:
+        yield
+    finally:
+        handle.remove()
 
 
 _assigns: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()

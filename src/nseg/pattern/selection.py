@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from nseg.pattern.cores import common_cores, one_edge_less, spread
 from nseg.pattern.forms import FormCatalogue
 from nseg.pattern.matching import first_occurrence
 from nseg.pattern.predictions import ExplainedPrediction, all_conditions
@@ -18,6 +19,15 @@ Form = frozenset[int]
 
 MAX_PARTS = 3
 """Maximum number of parts of a rule. Patterns with edges have one part: explanations often keep a few stray edges too."""
+
+SEEDS, LARGEST_SEED = 8, 15
+"""Number of patterns that are made smaller in search of common cores, and the largest that is."""
+
+CORES = 20
+"""Number of common cores that are candidates."""
+
+SAMPLED = 60
+"""Predictions on which common cores are valued."""
 
 
 class PatternIndex:
@@ -84,12 +94,14 @@ class PatternIndex:
         return self._found[number, position]
 
 
-def candidates(index: PatternIndex, positions: Sequence[int]) -> list[Form]:
-    """Patterns that enough explanations consist of: their connected parts; of rules, also all parts together.
+def candidates(index: PatternIndex, positions: Sequence[int], others: Sequence[int]) -> list[Form]:
+    """Patterns that enough explanations consist of, and what they share.
+
+    They consist of their connected parts; of rules, also of all parts together.
 
     Args:
         index: the predictions.
-        positions: the predictions of a class.
+        positions, others: positions of the predictions of the class, and of other classes.
     """
     counts: Counter[Form] = Counter()
     for position in positions:
@@ -100,7 +112,35 @@ def candidates(index: PatternIndex, positions: Sequence[int]) -> list[Form]:
             counts[parts] += 1
     least = max(min(2, len(positions)), index.settings.support * len(positions))
     frequent = [form for form, count in counts.items() if count >= least]
-    return sorted(frequent, key=lambda form: (-counts[form], index.size(form), sorted(form)))
+    whole = sorted(frequent, key=lambda form: (-counts[form], index.size(form), sorted(form)))
+    return list(dict.fromkeys([*whole, *cores(index, positions, others, counts)]))
+
+
+def cores(index: PatternIndex, mine: Sequence[int], others: Sequence[int], counts: Mapping[Form, int]) -> list[Form]:
+    """Smaller patterns that explanations of a class share: the best that are met when edges are taken out one by one.
+
+    Args:
+        index: the predictions.
+        mine, others: positions of the predictions of the class, and of other classes.
+        counts: how many explanations of the class keep each pattern exactly.
+    """
+    some, elsewhere = spread(mine, SAMPLED), spread(others, SAMPLED)
+
+    def worth(number: int) -> float:
+        form, settings = frozenset({number}), index.settings
+        gained = sum(index.share(form, p) for p in some) / len(some)
+        if gained <= settings.size_price * index.size(form):  # not worth a search elsewhere
+            return 0.0
+        found = sum(index.occurs(form, p) for p in elsewhere) / max(len(elsewhere), 1)
+        return gained - settings.size_price * index.size(form) - settings.elsewhere_price * found
+
+    def smaller(number: int) -> list[int]:
+        return [index.forms.number(graph) for graph in one_edge_less(index.forms.graphs[number])]
+
+    single = [form for form in counts if len(form) == 1 and 1 < index.size(form) <= LARGEST_SEED]
+    single.sort(key=lambda form: (-counts[form], index.size(form), sorted(form)))
+    found = common_cores([number for form in single[:SEEDS] for number in form], smaller, worth)
+    return [frozenset({number}) for number, value in found[:CORES] if value > 0]
 
 
 @dataclass(frozen=True)
@@ -180,7 +220,7 @@ def choose_patterns(index: PatternIndex, mine: Sequence[int], others: Sequence[i
         index: all predictions.
         mine, others: positions of the predictions of the class, and of other classes.
     """
-    settings, forms = index.settings, candidates(index, mine)
+    settings, forms = index.settings, candidates(index, mine, others)
     shares = [{p: share for p in mine if (share := index.share(form, p))} for form in forms]
     elsewhere: dict[int, tuple[int, ...]] = {}
 

@@ -61,7 +61,7 @@ class LargeGraphJob(ExplainJob):
 
     def explanations(self, rows: Tensor) -> Iterator[Explanation]:
         """Explanations on subgraphs that are wide enough for the model."""
-        hops = self._sufficient_hops(rows)
+        hops = self.sufficient_hops(rows)
         for some, subgraph in self._fitting_subgraphs(rows, hops, self._most_members):
             job = self._job_on(subgraph, some)
             local = torch.arange(len(some)) if self._pairs is not None else subgraph.position(some)
@@ -132,7 +132,7 @@ class LargeGraphJob(ExplainJob):
         """Nodes and edges on which the model can be run within the budget."""
         return self.budget / self._probe[1]
 
-    def _sufficient_hops(self, rows: Tensor) -> int:
+    def sufficient_hops(self, rows: Tensor) -> int:
         """Hops around a target that determine the model's output, verified with one hop more.
 
         GCN needs one hop more than it has layers. As many rows are verified as fit into memory one hop further.

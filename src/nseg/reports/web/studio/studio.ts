@@ -1,225 +1,267 @@
-/** The studio: click edges and nodes off and on, add edges, and see at once what the model says. */
+/** The studio: click edges, nodes and features off and on, add edges, and see at once what the model says. */
 
-import { h, replaceContent, svg, type Child } from "../src/dom";
+import { h, labelled, replaceContent, type Child } from "../src/dom";
 import { onTheme, start as startTheme, theme, toggle } from "../src/theme";
-import { atLeast, number } from "../src/words";
+import { number } from "../src/words";
+import { makeCanvas, nodeLabel, type View } from "./graph";
+import { ask, download, withdraw, type Waiting } from "./server";
+import { difference, few, holds, NONE, setValue, sorted, switchEdge, switchNode, type Edits, type Explanation, type Pair, type Says, type Session, type Step } from "./steps";
 
-interface Edits {
-  removed: [number, number][];
-  added: [number, number][];
-  hidden: number[];
-}
+type Features = [number, string, number, number][];
 
-interface View {
-  output: number;
-  outputs: number;
-  target: number | null;
-  nodes: [number, number, number, string][];
-  edges: [number, number][];
-  hidden_nodes: number;
-  classes: string[];
-  predicted: number;
-  probabilities: number[];
-}
-
-interface Says {
-  predicted: number;
-  probabilities: number[];
-}
-
-const SIZE = 620;
-const MARGIN = 30;
-const NONE: Edits = { removed: [], added: [], hidden: [] };
-
+const recorded = document.getElementById("recorded")?.textContent;
 let view: View | null = null;
-let steps: Edits[] = [NONE];
+let steps: Step[] = [{ edits: NONE }];
 let step = 0;
-let says: Says | null = null;
-let kept: [number, number][] = [];
+let explanation: Explanation | null = null;
 let adding: number | "first" | null = null;
-let asking: AbortController | null = null;
+let selected: number | null = null;
+let features: Features = [];
 
-const message = h("p", { role: "status", "aria-live": "polite", class: "note" });
+const message = h("p", { role: "status", "aria-live": "polite", class: "note", id: "message" });
+const bar = h("progress", { max: 1, "aria-label": "Progress" });
+const waiting = h("div", { class: "buttons", hidden: true }, bar, h("button", { type: "button", click: () => withdraw() }, "Cancel"));
 const answer = h("section", { "aria-label": "What the model says" });
-const canvas = svg("svg", { viewBox: `0 0 ${SIZE} ${SIZE}`, class: "studio-graph", role: "group", "aria-label": "The graph: edges and nodes can be switched off and on" });
+const reason = h("section", { "aria-label": "The explanation" });
+const table = h("section", { "aria-label": "Features of a node" });
+const history = h("section", { "aria-label": "Steps" });
+const [canvas, drawGraph] = makeCanvas({ edge: (pair) => void (recorded ? null : change(switchEdge(edits(), pair))), node: clickNode });
 const output = h("input", { type: "number", min: 0, id: "output", change: () => void open(Number(output.value)) });
 const target = h("select", { id: "target", "aria-label": "Class" });
-const undo = h("button", { type: "button", click: () => move(-1) }, "Undo");
-const redo = h("button", { type: "button", click: () => move(1) }, "Redo");
-const join = h("button", { type: "button", "aria-pressed": "false", click: () => (startAdding(adding === null ? "first" : null), draw()) }, "Add an edge");
+const zero = h("input", { type: "checkbox", id: "zero" });
+const chooser = h("select", { "aria-label": "Node whose features are shown", change: () => void select(chooser.value === "" ? null : Number(chooser.value)) });
+const undo = h("button", { type: "button", click: () => void visit(step - 1) }, "Undo");
+const redo = h("button", { type: "button", click: () => void visit(step + 1) }, "Redo");
+const join = h("button", { type: "button", "aria-pressed": "false", click: () => startAdding(adding === null ? "first" : null) }, "Add an edge");
 
-/** Ask the server; a newer question withdraws the one before. */
-async function ask<T>(name: string, body: object): Promise<T | null> {
-  asking?.abort();
-  const mine = (asking = new AbortController());
-  try {
-    const response = await fetch(name, { method: "POST", body: JSON.stringify(body), signal: mine.signal });
-    const found = (await response.json()) as T & { error?: string };
-    if (found.error === undefined) return found;
-    message.textContent = found.error;
-  } catch (error) {
-    if (!mine.signal.aborted) message.textContent = "The studio does not answer. Is it still running?";
-  }
-  return null;
+const edits = (): Edits => steps[step]?.edits ?? NONE;
+const say = (text: string): void => void (message.textContent = text);
+
+/** Ask a question that may take a while: progress is shown, and it can be cancelled. */
+async function askSlowly<T>(name: string, doing: string, body: object): Promise<T | null> {
+  say(`${doing}…`);
+  const show = ({ share, asked }: Waiting): void => {
+    waiting.hidden = false;
+    if (share > 0 && share < 1) bar.value = share;
+    else bar.removeAttribute("value");
+    say(`${doing}: the model was asked ${asked} times.`);
+  };
+  const found = await ask<T>(name, body, say, show);
+  waiting.hidden = true;
+  if (found === null && message.textContent?.startsWith(doing)) say("The question was withdrawn.");
+  return found;
 }
 
-const edits = (): Edits => steps[step] ?? NONE;
-const same = ([a, b]: readonly [number, number], [c, d]: readonly [number, number]): boolean => a === c && b === d;
-const without = (pairs: [number, number][], pair: [number, number]): [number, number][] => pairs.filter((one) => !same(one, pair));
+// --- steps -----------------------------------------------------------------------------------------------------------------
 
-async function open(number: number): Promise<void> {
-  message.textContent = "Loading…";
-  const found = await ask<View>("view", { output: number });
-  if (found === null) return;
-  [view, steps, step, kept, says] = [found, [NONE], 0, [], found];
+async function open(wanted: number): Promise<boolean> {
+  say("Loading…");
+  const found = await ask<View>("view", { output: wanted }, say);
+  if (found === null) return false;
+  show(found);
+  location.hash = `output=${found.output}`;
+  return true;
+}
+
+function show(found: View): void {
+  [view, steps, step, explanation, selected, features] = [found, [{ edits: NONE, predicted: found.predicted, probabilities: found.probabilities }], 0, null, null, []];
   output.value = String(found.output);
   output.max = String(found.outputs - 1);
   replaceContent(target, ...found.classes.map((name, n) => h("option", { value: n }, name)));
-  message.textContent = found.hidden_nodes ? `${found.hidden_nodes} nodes further away are not drawn.` : "";
-  startAdding(null);
+  target.value = String(found.classes.findIndex((_, n) => n !== found.predicted));
+  replaceContent(chooser, h("option", { value: "" }, "no node"), ...found.nodes.map(([id]) => h("option", { value: id }, nodeLabel(found, id))));
+  say(notDrawn(found));
+  adding = null;
   draw();
+}
+
+function notDrawn(found: View): string {
+  const parts = [found.hidden_nodes ? `${found.hidden_nodes} nodes further away are not drawn.` : ""];
+  if (found.cut) parts.push(`The model is asked about the ${found.cut[0]} nodes and ${found.cut[1]} edges that matter for ${found.subject}${found.cut[2] ? `; ${found.cut[2]} edges of nodes with very many are left out` : ""}.`);
+  return parts.filter(Boolean).join(" ");
 }
 
 /** Make a change, ask the model, and remember the step. */
-async function change(next: Edits): Promise<void> {
-  steps = [...steps.slice(0, step + 1), next];
-  step += 1;
-  await predict();
+async function change(next: Edits, known: Partial<Step> = {}): Promise<void> {
+  steps = [...steps.slice(0, step + 1), { edits: next, ...known }];
+  await visit(steps.length - 1);
 }
 
-function move(by: number): void {
-  step = Math.min(Math.max(step + by, 0), steps.length - 1);
-  void predict();
+/** Go to a step; the model is asked if its answer is not known. */
+async function visit(to: number): Promise<void> {
+  step = Math.min(Math.max(to, 0), steps.length - 1);
+  explanation = steps[step]?.explanation ?? explanation;
+  draw();
+  const here = steps[step];
+  if (view === null || here === undefined || recorded) return;
+  if (here.probabilities === undefined) {
+    const found = await ask<Says>("predict", { output: view.output, edits: here.edits }, say);
+    if (found === null) return;
+    Object.assign(here, found);
+    say("");
+  }
+  await select(selected);
 }
 
-async function predict(): Promise<void> {
-  draw();
-  if (view === null) return;
-  const found = await ask<Says>("predict", { output: view.output, edits: edits() });
-  if (found === null) return;
-  says = found;
-  message.textContent = "";
-  draw();
-}
+// --- questions -------------------------------------------------------------------------------------------------------------
 
 async function explain(): Promise<void> {
-  if (view === null) return;
-  message.textContent = "Explaining…";
-  const found = await ask<{ kept: [number, number][]; pns?: number }>("explain", { output: view.output, edits: edits() });
+  const here = steps[step];
+  if (view === null || here === undefined) return;
+  const found = await askSlowly<Explanation>("explain", "Explaining", { output: view.output, edits: edits() });
   if (found === null) return;
-  kept = found.kept;
-  message.textContent = `The explanation keeps ${kept.length} edges${found.pns === undefined ? "" : `, PNS at least ${atLeast(found.pns)}`}.`;
+  here.explanation = explanation = found;
+  say(`The explanation keeps ${found.kept.length} edges.`);
   draw();
 }
 
 async function smallest(wanted: number | null): Promise<void> {
   if (view === null) return;
-  message.textContent = "Searching…";
-  const found = await ask<Says & { found: boolean; edits: Edits }>("change", { output: view.output, edits: edits(), target: wanted });
+  const body = { output: view.output, edits: edits(), target: wanted, features: zero.checked };
+  const found = await askSlowly<Says & { found: boolean; words: string; edits: Edits }>("change", "Searching", body);
   if (found === null) return;
-  if (!found.found) {
-    message.textContent = "No few edges were found whose removal does it.";
-    return;
-  }
-  const count = found.edits.removed.length - edits().removed.length;
-  says = found;
-  await change({ removed: found.edits.removed, added: found.edits.added, hidden: found.edits.hidden });
-  message.textContent = `Without ${count} more ${count === 1 ? "edge" : "edges"} the model says ${view.classes[found.predicted] ?? ""}.`;
+  if (found.found) {
+    const undrawn = found.edits.removed.filter((pair) => !holds(view?.edges ?? [], pair)).length;
+    await change(found.edits, { predicted: found.predicted, probabilities: found.probabilities, words: found.words });
+    say(`${found.words}${undrawn ? ` (${undrawn} of the edges are not drawn.)` : ""}`);
+  } else say(found.words);
 }
 
-function toggleEdge(pair: [number, number]): void {
-  const now = edits();
-  if (now.added.some((one) => same(one, pair))) void change({ ...now, added: without(now.added, pair) });
-  else if (now.removed.some((one) => same(one, pair))) void change({ ...now, removed: without(now.removed, pair) });
-  else void change({ ...now, removed: [...now.removed, pair] });
+/** Show the features of a node; none if null. */
+async function select(node: number | null): Promise<void> {
+  selected = node;
+  const found = node === null || view === null || recorded ? null : await ask<{ features: Features }>("features", { output: view.output, node, edits: edits() }, say);
+  if (node === null || found !== null) features = found?.features ?? [];
+  draw();
 }
 
-function toggleNode(node: number): void {
-  const now = edits();
+// --- clicks ----------------------------------------------------------------------------------------------------------------
+
+function clickNode(node: number): void {
+  if (recorded) return;
   if (adding === "first") startAdding(node);
   else if (adding !== null) {
-    const pair: [number, number] = [Math.min(adding, node), Math.max(adding, node)];
-    const there = [...(view?.edges ?? []), ...now.added].some((one) => same(one, pair));
+    const pair: Pair = sorted(adding, node);
+    const there = holds([...(view?.edges ?? []), ...edits().added], pair);
     startAdding(null);
-    if (node === pair[0] && node === pair[1]) message.textContent = "An edge joins two different nodes.";
-    else if (there) message.textContent = "This edge is there already; click it to switch it.";
-    else return void change({ ...now, added: [...now.added, pair] });
-  } else return void change({ ...now, hidden: now.hidden.includes(node) ? now.hidden.filter((one) => one !== node) : [...now.hidden, node] });
-  draw();
+    if (pair[0] === pair[1]) say("An edge joins two different nodes.");
+    else if (there) say("This edge is there already; click it to switch it.");
+    else void change({ ...edits(), added: [...edits().added, pair] });
+  } else {
+    selected = node;
+    void change(switchNode(edits(), node));
+  }
 }
 
 function startAdding(state: typeof adding): void {
   adding = state;
-  join.setAttribute("aria-pressed", String(state !== null));
-  if (state === "first") message.textContent = "Choose the first node.";
-  else if (state !== null) message.textContent = "Choose the second node.";
+  if (state === "first") say("Choose the first node.");
+  else if (state !== null) say("Choose the second node.");
+  else say("");
+  draw();
 }
 
-/** A part of the drawing that is switched by mouse or keyboard. */
-function control(label: string, on: boolean, act: () => void, ...shapes: SVGElement[]): SVGElement {
-  const press = (event: Event): void => {
-    const key = (event as KeyboardEvent).key;
-    if (key === "Enter" || key === " ") (event.preventDefault(), act());
-  };
-  return svg("g", { role: "checkbox", tabindex: 0, "aria-checked": String(on), "aria-label": label, click: act, keydown: press }, svg("title", {}, label), ...shapes);
-}
+// --- what is shown ---------------------------------------------------------------------------------------------------------
 
 function draw(): void {
   if (view === null) return;
-  const focused = document.activeElement?.getAttribute("aria-label");
-  const at = (value: number): number => MARGIN + value * (SIZE - 2 * MARGIN);
-  const place = new Map(view.nodes.map(([id, x, y, name]) => [id, { x: at(x), y: at(y), name, label: name === String(id) ? name : `${name} ${id}` }]));
-  const now = edits();
-  const shapes: SVGElement[] = [];
-  for (const pair of [...view.edges, ...now.added]) {
-    const [a, b] = [place.get(pair[0]), place.get(pair[1])];
-    if (!a || !b) continue;
-    const on = !now.removed.some((one) => same(one, pair));
-    const line = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
-    const names = ["edge", on ? "on" : "off", kept.some((one) => same(one, pair)) ? "kept" : ""].join(" ");
-    shapes.push(control(`edge ${a.label} - ${b.label}`, on, () => toggleEdge(pair), svg("line", { ...line, class: "touch" }), svg("line", { ...line, class: names })));
-  }
-  for (const [id, { x, y, name, label }] of place) {
-    const on = !now.hidden.includes(id);
-    const names = ["node", on ? "on" : "off", id === view.target ? "target" : "", id === adding ? "chosen" : ""].join(" ");
-    shapes.push(control(`node ${label}`, on, () => toggleNode(id), svg("circle", { cx: x, cy: y, r: 11, class: names }), svg("text", { x, y: y + 4, "text-anchor": "middle" }, name)));
-  }
-  canvas.replaceChildren(...shapes);
-  [...canvas.querySelectorAll<SVGElement>("g")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
+  drawGraph(view, { edits: edits(), explanation, chosen: typeof adding === "number" ? adding : null, selected });
+  join.setAttribute("aria-pressed", String(adding !== null));
   undo.toggleAttribute("disabled", step === 0);
   redo.toggleAttribute("disabled", step === steps.length - 1);
+  chooser.value = selected === null ? "" : String(selected);
   drawAnswer(view);
+  drawReason(view);
+  drawFeatures(view);
+  drawHistory(view);
 }
 
 function drawAnswer(shown: View): void {
+  const says = steps[step];
+  const truth = shown.true_class === null ? "" : ` The true class is ${shown.classes[shown.true_class] ?? ""}.`;
+  const changed = says?.predicted !== undefined && says.predicted !== shown.predicted;
+  const before = changed ? `, and not ${shown.classes[shown.predicted] ?? ""} as on the graph without changes` : "";
+  const sentence = says?.predicted === undefined ? "The model has not answered." : `The model says ${shown.classes[says.predicted] ?? ""}${before}.${truth}`;
   const rows = shown.classes.map((name, n) => {
-    const [p, before] = [says?.probabilities[n] ?? 0, shown.probabilities[n] ?? 0];
-    return h("tr", { class: n === says?.predicted ? "best" : "" }, h("th", { scope: "row" }, name), h("td", { class: "numeric" }, number(p)), h("td", { class: "numeric" }, number(before)), h("td", {}, h("meter", { min: 0, max: 1, value: p, "aria-label": name })));
+    const p = says?.probabilities?.[n];
+    const cells = [h("td", { class: "numeric" }, p === undefined ? "" : number(p)), h("td", { class: "numeric" }, number(shown.probabilities[n] ?? 0))];
+    return h("tr", { class: n === says?.predicted ? "best" : "" }, h("th", { scope: "row" }, name), ...cells, h("td", {}, h("meter", { min: 0, max: 1, value: p ?? 0, "aria-label": name })));
   });
-  const changed = says !== null && says.predicted !== shown.predicted;
-  const sentence = `The model says ${shown.classes[says?.predicted ?? 0] ?? ""}${changed ? `, and not ${shown.classes[shown.predicted] ?? ""} as on the graph without changes` : ""}.`;
   const head = h("tr", {}, ...["class", "p now", "p before", ""].map((text) => h("th", { scope: "col" }, text)));
-  replaceContent(answer, h("p", { id: "says", role: "status", "aria-live": "polite" }, sentence), h("table", {}, h("caption", {}, "Probabilities"), h("thead", {}, head), h("tbody", {}, ...rows)));
+  const list = h("table", { id: "probabilities" }, h("caption", {}, `Probabilities for ${shown.subject}`), h("thead", {}, head), h("tbody", {}, ...rows));
+  replaceContent(answer, h("p", { id: "says", role: "status", "aria-live": "polite" }, sentence), list);
 }
 
-/** The session as a file that can be opened again. */
-function save(): void {
-  const content = JSON.stringify({ nseg: "studio", output: view?.output ?? 0, step, steps }, null, 1);
-  const link = h("a", { href: URL.createObjectURL(new Blob([content], { type: "application/json" })), download: "studio.json" });
-  link.click();
-  URL.revokeObjectURL(link.href);
+function drawReason(shown: View): void {
+  if (explanation === null) return void reason.replaceChildren();
+  const now = explanation;
+  const all = shown.hidden_edges === 0 && !shown.cut;
+  const out = (): void => void change({ ...edits(), removed: [...edits().removed.filter((pair) => !holds(now.kept, pair)), ...now.kept] });
+  const only = (): void => void change({ ...edits(), removed: shown.edges.filter((pair) => !holds(now.kept, pair)), added: edits().added.filter((pair) => holds(now.kept, pair)) });
+  const buttons = [
+    now.kept.length > 0 && h("button", { type: "button", click: out }, "Take it out"),
+    now.kept.length > 0 && all && h("button", { type: "button", click: only }, "Keep only it"),
+    h("button", { type: "button", click: () => ((explanation = null), draw()) }, "Hide it"),
+  ];
+  const of = steps.findIndex((one) => one.explanation === now);
+  replaceContent(reason, h("h2", {}, of === step ? "The explanation" : `The explanation of step ${of}`), h("p", {}, now.words), h("div", { class: "buttons" }, ...(recorded ? [] : buttons)));
 }
 
-async function load(file: File | undefined): Promise<void> {
+function drawFeatures(shown: View): void {
+  if (shown.features === 0 || recorded) return void table.replaceChildren();
+  const node = selected;
+  const rows = node === null ? [] : features.map(([feature, name, now, before]) => {
+    const set = (value: number): void => void (Number.isFinite(value) && change(setValue(edits(), node, feature, value, before)));
+    const on = h("input", { type: "checkbox", "aria-label": `${name} on`, change: () => set(on.checked ? before || 1 : 0) });
+    on.checked = now !== 0;
+    const field = h("input", { type: "number", step: "any", "aria-label": `value of ${name}`, change: () => set(Number(field.value)) });
+    field.value = String(now);
+    return h("tr", { class: now === before ? "" : "best" }, h("th", { scope: "row" }, name), h("td", {}, on), h("td", {}, field), h("td", { class: "numeric" }, number(before)));
+  });
+  const head = h("tr", {}, ...["feature", "on", "value", "before"].map((text) => h("th", { scope: "col" }, text)));
+  const list = rows.length > 0 && h("table", { id: "features" }, h("thead", {}, head), h("tbody", {}, ...rows));
+  const focused = document.activeElement?.getAttribute("aria-label");
+  replaceContent(table, h("h2", {}, "Features"), labelled("Node", chooser), list);
+  if (focused) [...table.querySelectorAll<HTMLElement>("input")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
+}
+
+function drawHistory(shown: View): void {
+  const label = (n: number): string => nodeLabel(shown, n);
+  const items = steps.map((one, n) => {
+    const text = n === 0 ? "the graph as it is" : few(difference(steps[n - 1]?.edits ?? NONE, one.edits, label)) || "no change";
+    const p = one.predicted === undefined ? "" : `: ${shown.classes[one.predicted] ?? ""} ${number(one.probabilities?.[one.predicted] ?? 0)}`;
+    const button = h("button", { type: "button", class: "step", "aria-current": n === step ? "step" : null, click: () => void visit(n) }, `${n}. ${text}${p}`);
+    return h("li", {}, button, one.words ? h("p", { class: "note" }, one.words) : null, one.explanation ? h("p", { class: "note" }, one.explanation.words) : null);
+  });
+  const details = h("details", { open: recorded ? true : (history.querySelector("details")?.open ?? false) }, h("summary", {}, `Steps (${steps.length - 1})`), h("ol", { class: "steps" }, ...items));
+  replaceContent(history, details);
+}
+
+// --- files -----------------------------------------------------------------------------------------------------------------
+
+const session = (): Session => ({ nseg: "studio", output: view?.output ?? 0, step, steps });
+
+async function savePage(): Promise<void> {
+  const found = await askSlowly<{ html: string }>("save", "Saving", { session: session() });
+  if (found === null) return;
+  download(found.html, "text/html", `studio-${view?.output ?? 0}.html`);
+  say("Saved as a page that needs no server.");
+}
+
+async function load(chosen: File | undefined): Promise<void> {
+  let stored: unknown = null;
   try {
-    const stored = JSON.parse((await file?.text()) ?? "") as { nseg: string; output: number; step: number; steps: Edits[] };
-    if (stored.nseg !== "studio") throw new Error("not a session");
-    await open(stored.output);
-    [steps, step] = [stored.steps, stored.step];
-    await predict();
+    stored = JSON.parse((await chosen?.text()) ?? "");
   } catch {
-    message.textContent = "The file must be a session that the studio saved.";
+    // the server says what a session must be
   }
+  const found = await askSlowly<Session>("replay", "Asking the model again", { session: stored });
+  if (found === null || !(await open(found.output))) return;
+  steps = found.steps;
+  explanation = null;
+  await visit(found.step);
+  const differs = found.differs ?? [];
+  say(differs.length ? `The model does not answer as it did when the session was saved (steps ${differs.join(", ")}).` : "The model answers as it did when the session was saved.");
 }
 
 function header(): HTMLElement {
@@ -228,15 +270,24 @@ function header(): HTMLElement {
   return h("header", {}, h("h1", {}, "nseg studio"), h("nav", { "aria-label": "Page" }, dark));
 }
 
-const file: HTMLInputElement = h("input", { type: "file", accept: "application/json", id: "file", change: () => void load(file.files?.[0]) });
-const controls: Child[] = [
-  h("div", { class: "field" }, h("label", { for: "output" }, "Output"), output),
-  h("div", { class: "buttons" }, undo, redo, join, h("button", { type: "button", click: () => void change(NONE) }, "Start again")),
-  h("div", { class: "buttons" }, h("button", { type: "button", click: () => void explain() }, "Explain this"), h("button", { type: "button", click: () => void smallest(null) }, "Smallest change")),
-  h("div", { class: "buttons" }, h("button", { type: "button", click: () => void smallest(Number(target.value)) }, "Why not this class?"), target),
-  h("div", { class: "buttons" }, h("button", { type: "button", click: save }, "Save"), h("label", { for: "file" }, "Open a session"), file),
+const button = (text: string, act: () => void): HTMLButtonElement => h("button", { type: "button", click: act }, text);
+const file: HTMLInputElement = h("input", { type: "file", accept: "application/json", id: "file", class: "hidden-file", change: () => void load(file.files?.[0]).then(() => (file.value = "")) });
+const by = (amount: number): void => void open(Math.min(Math.max((view?.output ?? 0) + amount, 0), (view?.outputs ?? 1) - 1));
+const live: Child[] = [
+  h("div", { class: "buttons" }, h("label", { for: "output" }, "Output"), output, button("Previous", () => by(-1)), button("Next", () => by(1))),
+  h("div", { class: "buttons" }, undo, redo, join, button("Start again", () => void change(NONE))),
+  h("div", { class: "buttons" }, button("Explain this", () => void explain()), button("Smallest change", () => void smallest(null))),
+  h("div", { class: "buttons" }, button("Why not this class?", () => void smallest(Number(target.value))), target),
+  h("div", { class: "buttons" }, zero, h("label", { for: "zero" }, "changes may set features to 0, too")),
 ];
-const side = h("aside", { class: "studio-side" }, ...controls, message, answer);
+const files = h("div", { class: "buttons" }, button("Save as a page", () => void savePage()), button("Save as JSON", () => download(JSON.stringify(session(), null, 1), "application/json", `studio-${view?.output ?? 0}.json`)), button("Open a session", () => file.click()), file);
+const controls = recorded ? [h("div", { class: "buttons" }, undo, redo)] : live;
+const side = h("aside", { class: "studio-side" }, ...controls, message, waiting, answer, reason, table, history, recorded ? null : files);
 document.getElementById("page")?.replaceChildren(header(), h("main", { class: "studio" }, side, canvas as unknown as HTMLElement));
 startTheme();
-void open(Number(new URLSearchParams(location.hash.slice(1)).get("output") ?? 0));
+if (recorded) {
+  const stored = JSON.parse(recorded) as { view: View; session: Session };
+  show(stored.view);
+  steps = stored.session.steps;
+  void visit(stored.session.step);
+} else void open(Number(new URLSearchParams(location.hash.slice(1)).get("output") ?? 0));
