@@ -9,7 +9,6 @@ import typer
 from nseg.cli.console import console
 from nseg.cli.explain import Dataset, Graphs, Level, Masks, Model, Weights, check_names, check_subject
 from nseg.cli.options import Architecture, set_threads
-from nseg.errors import InputError
 
 
 def studio(
@@ -32,12 +31,9 @@ def studio(
     import webbrowser
 
     from nseg.cli.subject import load_subject, make_algorithm, make_explainer
-    from nseg.graphs.large import LargeGraph
     from nseg.live.launch import make_studio
 
     subject = load_subject(dataset, arch, model, weights, data, level)
-    if isinstance(subject.graphs, LargeGraph):
-        raise InputError("nseg studio needs graphs in memory (got a large graph).")
     explainer = make_explainer(
         subject.model, subject.config, masks, make_algorithm("nseg", None, masks, None, undirected=True)
     )

@@ -113,8 +113,7 @@ def explain_many(
         index: nodes, links or graphs to explain, one explanation each; all if None.
         target: for ``explanation_type="phenomenon"``, the class of every output; ``data.y`` if None.
         budget: bytes of memory that the search may use at once.
-        progress: show a progress bar, by default only on a terminal; or a function that is told the share that is done.
-            What it raises ends the call.
+        progress: show a progress bar, by default only on a terminal; or a function that is told the share done.
         out: run folder (:mod:`nseg.runs`). The same call resumes it; another model, data, settings or targets are refused.
         strict: stop at the first target that cannot be explained, e.g. because the model gives NaN. If false, such a target
             gets an explanation without masks whose ``reason`` says why. By default true unless ``out`` is given.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any
@@ -23,7 +24,7 @@ from nseg.model.borrow import borrow, unwrap_compiled, watch, wrap_model_errors
 from nseg.model.hooks import call_model
 from nseg.model.outcomes import outcome_of
 from nseg.names import NO_NAMES, Names
-from nseg.wording import explanation_words, hard_mask, node_mask_type
+from nseg.wording import explanation_sentences, hard_mask, node_mask_type
 
 MOST_CHANGES = 10
 """Largest number of changes that the smallest change may have."""
@@ -181,14 +182,14 @@ class GraphQuestions:
         work = work or Work()
         part, graph, row, names = self._as_data(edits)
         columns = range(graph.x.size(1)) if features and graph.x.dim() == 2 else ()
-        allowed = {n: 0.0 for n in columns if bool((graph.x[:, n] != 0).any())} or None
+        allowed: dict[int | str, float | Sequence[float]] = {n: 0.0 for n in columns if bool((graph.x[:, n] != 0).any())}
         with borrow(self.model), watch(self.model, work.ask), wrap_model_errors():
             found = counterfactual(
                 self.explainer,
                 graph,
                 row,
                 to=target,
-                features=allowed,
+                features=allowed or None,
                 undirected=True,
                 most=MOST_CHANGES,
                 worlds=MOST_SETS,
@@ -218,7 +219,7 @@ class GraphQuestions:
 def explanation_view(found: Explanation) -> dict[str, Any]:
     """An explanation as JSON data: what it keeps, by the caller's numbers, its numbers and its sentence."""
     numbers = {name: float(found[name]) for name in ("pns", "p_factual", "p_complement") if found.get(name) is not None}
-    return {"kept": kept_pairs(found), **kept_features(found), **numbers, "words": explanation_words(found)}
+    return {"kept": kept_pairs(found), **kept_features(found), **numbers, "words": " ".join(explanation_sentences(found))}
 
 
 def kept_pairs(explanation: Explanation) -> list[list[int]]:

@@ -116,8 +116,9 @@ class StudioSubject:
         """The true class of an output, if the data know it."""
         graph, row = (self.data, output) if self.one_graph else (self.data[output], 0)
         y = graph.get("y") if isinstance(graph, Data) else None
-        known = isinstance(y, torch.Tensor) and not y.is_floating_point() and y.numel() > row
-        return int(y.flatten()[row]) if known else None
+        if not isinstance(y, torch.Tensor) or y.is_floating_point() or y.numel() <= row:
+            return None
+        return int(y.flatten()[row])
 
 
 def _large(explainer: Explainer, graph: Any) -> Neighbourhoods | None:

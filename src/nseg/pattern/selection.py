@@ -113,7 +113,9 @@ def candidates(index: PatternIndex, positions: Sequence[int], others: Sequence[i
     least = max(min(2, len(positions)), index.settings.support * len(positions))
     frequent = [form for form, count in counts.items() if count >= least]
     whole = sorted(frequent, key=lambda form: (-counts[form], index.size(form), sorted(form)))
-    return list(dict.fromkeys([*whole, *cores(index, positions, others, counts)]))
+    shared = cores(index, positions, others, counts)
+    shared = [form for form in shared if sum(index.share(form, p) > 0 for p in positions) >= least]
+    return list(dict.fromkeys([*whole, *shared]))
 
 
 def cores(index: PatternIndex, mine: Sequence[int], others: Sequence[int], counts: Mapping[Form, int]) -> list[Form]:
