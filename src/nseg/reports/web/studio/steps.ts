@@ -65,6 +65,12 @@ export function setValue(edits: Edits, node: number, feature: number, value: num
   return { ...edits, values: value === given ? others : [...others, [node, feature, value]] };
 }
 
+/** Value of a feature after the changes. */
+export function valueOf(edits: Edits, node: number, feature: number, before: number): number {
+  const given = edits.values.find(([n, f]) => n === node && f === feature);
+  return given ? given[2] : edits.hidden.includes(node) ? 0 : before;
+}
+
 /** What a step changes, one text per change. */
 export function difference(before: Edits, after: Edits, node: (n: number) => string): string[] {
   const edge = ([a, b]: Pair): string => `${node(a)} - ${node(b)}`;

@@ -5,7 +5,7 @@ import { onTheme, start as startTheme, theme, toggle } from "../src/theme";
 import { number } from "../src/words";
 import { makeCanvas, nodeLabel, type View } from "./graph";
 import { ask, download, withdraw, type Waiting } from "./server";
-import { difference, few, holds, NONE, setValue, sorted, switchEdge, switchNode, type Edits, type Explanation, type Pair, type Says, type Session, type Step } from "./steps";
+import { difference, few, holds, NONE, setValue, sorted, switchEdge, switchNode, valueOf, type Edits, type Explanation, type Pair, type Says, type Session, type Step } from "./steps";
 
 type Features = [number, string, number, number][];
 
@@ -99,8 +99,8 @@ async function visit(to: number): Promise<void> {
     if (found === null) return;
     Object.assign(here, found);
     say("");
+    draw();
   }
-  await select(selected);
 }
 
 // --- questions -------------------------------------------------------------------------------------------------------------
@@ -147,10 +147,7 @@ function clickNode(node: number): void {
     if (pair[0] === pair[1]) say("An edge joins two different nodes.");
     else if (there) say("This edge is there already; click it to switch it.");
     else void change({ ...edits(), added: [...edits().added, pair] });
-  } else {
-    selected = node;
-    void change(switchNode(edits(), node));
-  }
+  } else void change(switchNode(edits(), node)).then(() => select(node));
 }
 
 function startAdding(state: typeof adding): void {
@@ -210,7 +207,8 @@ function drawReason(shown: View): void {
 function drawFeatures(shown: View): void {
   if (shown.features === 0 || recorded) return void table.replaceChildren();
   const node = selected;
-  const rows = node === null ? [] : features.map(([feature, name, now, before]) => {
+  const rows = node === null ? [] : features.map(([feature, name, , before]) => {
+    const now = valueOf(edits(), node, feature, before);
     const set = (value: number): void => void (Number.isFinite(value) && change(setValue(edits(), node, feature, value, before)));
     const on = h("input", { type: "checkbox", "aria-label": `${name} on`, change: () => set(on.checked ? before || 1 : 0) });
     on.checked = now !== 0;
