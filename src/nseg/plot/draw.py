@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nseg.errors import MissingError
@@ -24,6 +24,12 @@ MAX_LARGE_NODES = 150
 MARGIN = 0.06
 _BASE = 0.15  # saturation of the part of a node that stands for features that are not kept
 DASHES = (0, (4, 3))
+
+SHAPES = ("o", "s", "^", "D", "P", "v", "X", "p")
+"""Markers of node types."""
+
+MAX_NAMED_EDGES = 30
+"""Up to this number of kept edges, what they say is written on them."""
 
 GroupColours = dict[int, str]
 """The colour of each group."""
@@ -153,7 +159,14 @@ class _SceneDrawer:
         self.ax.add_collection(LineCollection(paths, linewidths=width, colors=colour, capstyle="round", zorder=zorder))
 
     def _draw_dots(self, nodes: Sequence[Node], radius: float, zorder: float, **style: Any) -> None:
-        self.ax.scatter([n.x for n in nodes], [n.y for n in nodes], s=(2 * radius) ** 2, zorder=zorder, **style)
+        """Draw nodes, each in the shape of its type unless ``style`` has a marker."""
+        face = style.get("c")
+        for shape in [None] if "marker" in style else sorted({n.shape for n in nodes}):
+            at = [i for i, n in enumerate(nodes) if shape is None or n.shape == shape]
+            own = style if shape is None else {**style, "marker": marker(shape)}
+            own |= {"c": [face[i] for i in at]} if isinstance(face, list) else {}
+            some = [nodes[i] for i in at]
+            self.ax.scatter([n.x for n in some], [n.y for n in some], s=(2 * radius) ** 2, zorder=zorder, **own)
 
     def _draw_text(self, node: Node, text: str, size: float, colour: str, below: float = 0.0, **style: Any) -> None:
         """Write a text on a node, or ``below`` points under it."""
@@ -200,14 +213,23 @@ class _SceneDrawer:
         self._draw_wedges(nodes, size, 5.5)
         ring = 1.25 * radius + 4
         self._draw_targets(1.25 * radius, ring)
+        self._draw_relations()
         self._draw_names(highlighted, radius, ring)
+
+    def _draw_relations(self) -> None:
+        """Write on the kept edges of a heterogeneous graph what they say."""
+        kept = [e for e in self.shown.edges if e.kept and e.relation and e.source != e.end]
+        for edge in kept if len(kept) <= MAX_NAMED_EDGES else ():
+            a, b = self._ends(edge)
+            middle = replace(a, x=(a.x + b.x) / 2, y=(a.y + b.y) / 2)
+            self._draw_text(middle, single_line(edge.relation), 7.0, colours.KEPT, 0.01, fontstyle="italic")
 
     def _draw_targets(self, radius: float, ring: float) -> None:
         """Draw the explained nodes with a ring, and a dashed line between the ends of an explained link."""
         targets = [n for n in self.shown.nodes if n.target]
         if self.shown.level == "edge":
             self.ax.plot([n.x for n in targets], [n.y for n in targets], color=colours.INK, linestyle=DASHES, zorder=4.2)
-        self._draw_dots(targets, ring, 6, facecolors="white", linewidths=2.2, edgecolors=colours.INK)
+        self._draw_dots(targets, ring, 6, facecolors="white", linewidths=2.2, edgecolors=colours.INK, marker="o")
         face = [self._node_colour(n, _BASE if n.partial else 1.0 if n.kept is not False else 0.45) for n in targets]
         self._draw_dots(targets, radius, 7, c=face, linewidths=1.2, edgecolors=colours.INK)
         self._draw_wedges(targets, radius, 7.5)
@@ -261,6 +283,11 @@ class _SceneDrawer:
                 colour = colours.QUIET if faint else colours.ATOMS.get(node.symbol, colours.INK)
                 weight = "bold" if strong else "normal"
                 self._draw_text(node, atom_text(node), 0.8 * size if node.symbol == "H" else size, colour, fontweight=weight)
+
+
+def marker(shape: int) -> str:
+    """The marker of a node type; types beyond the last shape begin again."""
+    return SHAPES[shape % len(SHAPES)]
 
 
 def atom_text(node: Node) -> str:

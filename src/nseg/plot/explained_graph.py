@@ -11,13 +11,15 @@ from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explanation
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.explanation import explained_targets, row_numbers, task_level
 from nseg.explanation import target_nodes as explained_nodes
+from nseg.graphs.hetero import flat_data
+from nseg.hetero_explanation import flat_view
 from nseg.names import Names
 from nseg.wording import hard_mask
 
@@ -33,6 +35,7 @@ class ExplainedGraph(NamedTuple):
         edge_id, node_id: ids of these edges and nodes in the caller's graph, [E] and [N].
         output_id: id of the explained output (node, link or graph) in the caller's data.
         level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output.
+        named: the caller's graph as it was given, which may have names; heterogeneous graphs are flat elsewhere.
     """
 
     explanation: Explanation
@@ -43,6 +46,7 @@ class ExplainedGraph(NamedTuple):
     node_id: Tensor
     output_id: int
     level: str
+    named: Any = None
 
     @property
     def num_nodes(self) -> int:
@@ -50,21 +54,21 @@ class ExplainedGraph(NamedTuple):
         return self.node_id.numel()
 
 
-GraphData: TypeAlias = Benchmark | Data | Sequence[Data] | None
+GraphData: TypeAlias = Benchmark | Data | HeteroData | Sequence[Data] | Sequence[HeteroData] | None
 """What was explained: a dataset of :mod:`nseg.datasets`, a graph, several graphs, or unknown."""
 
 
 def explained_graph(explanation: Explanation, data: GraphData) -> ExplainedGraph:
     """The graph of an explanation, checked against what was explained."""
+    explanation = flat_view(explanation)
     if not isinstance(explanation, Explanation):
-        raise InputError(
-            f"explanation must be a torch_geometric Explanation of a homogeneous graph (got {type(explanation).__name__})."
-        )
+        raise InputError(f"explanation must be a torch_geometric Explanation (got {type(explanation).__name__}).")
     dataset = data if isinstance(data, Benchmark) else None
     index, edge_index = explanation.get("index"), explanation.get("edge_index")
     output_id = int(explanation.get("output_id", 0 if index is None else row_numbers(index)[0]))
     edge_id, node_id = explanation.get("edge_id"), explanation.get("node_id")
-    whole_graph = _whole_graph(data, output_id)
+    named = _whole_graph(data, output_id)
+    whole_graph = _flatten(named, explanation)
     if edge_index is None:
         if whole_graph is None or edge_id is None or node_id is None:
             raise InputError(
@@ -77,7 +81,7 @@ def explained_graph(explanation: Explanation, data: GraphData) -> ExplainedGraph
     edge_id = torch.arange(edge_index.size(1)) if edge_id is None else edge_id.cpu()
     node_id = torch.arange(int(explanation.num_nodes or 0)) if node_id is None else node_id.cpu()
     level = _task_level(explanation, dataset)
-    graph = ExplainedGraph(explanation, dataset, whole_graph, edge_index.cpu(), edge_id, node_id, output_id, level)
+    graph = ExplainedGraph(explanation, dataset, whole_graph, edge_index.cpu(), edge_id, node_id, output_id, level, named)
     if whole_graph is not None and not _is_subgraph(graph, whole_graph):
         raise InputError(
             f"data must be the dataset that was explained (its graph for output {output_id} has other edges). Pass the "
@@ -86,9 +90,19 @@ def explained_graph(explanation: Explanation, data: GraphData) -> ExplainedGraph
     return graph
 
 
-def _whole_graph(data: Any, output_id: int) -> Data | None:
+def _flatten(graph: Data | HeteroData | None, explanation: Explanation) -> Data | None:
+    """A graph, flat if it is heterogeneous."""
+    if not isinstance(graph, HeteroData):
+        return graph
+    types = getattr(explanation.get("names"), "types", None)
+    if types is None:
+        raise InputError("data must be what was explained (got HeteroData, and an explanation of a homogeneous graph).")
+    return flat_data(graph, types)
+
+
+def _whole_graph(data: Any, output_id: int) -> Data | HeteroData | None:
     """The caller's graph of an output; None if it is unknown."""
-    if data is None or isinstance(data, Data):
+    if data is None or isinstance(data, Data | HeteroData):
         return data
     if isinstance(data, Benchmark):
         return data.graph(output_id)
@@ -98,7 +112,7 @@ def _whole_graph(data: Any, output_id: int) -> Data | None:
             "Leave it out if you have none: explanations from explain_many hold their graph."
         )
     found = data[output_id] if output_id < len(data) else None
-    if not isinstance(found, Data):
+    if not isinstance(found, Data | HeteroData):
         raise InputError(
             f"data must hold the graph of every explained output (got {len(data)} graphs, and no graph for output "
             f"{output_id}). Pass the list of graphs that was explained."
@@ -169,7 +183,7 @@ def true_class(graph: ExplainedGraph) -> int | None:
     row = graph.output_id if graph.level == "node" else 0
     if y is None or y.is_floating_point() or row >= y.numel() or graph.level == "edge" or not explains_prediction:
         return None
-    return int(y.flatten()[row])
+    return int(y.flatten()[row]) if int(y.flatten()[row]) >= 0 else None
 
 
 def title(graph: ExplainedGraph, names: Names, class_name: str, verdict: str, molecule: bool = False) -> str:
@@ -186,7 +200,9 @@ def title(graph: ExplainedGraph, names: Names, class_name: str, verdict: str, mo
     if index is not None and row_numbers(index).numel() > 1:
         return f"{row_numbers(index).numel()} {word.get(graph.level, graph.level)}s"
     what = f"{word.get(graph.level, graph.level)} {graph.output_id}"
-    if graph.level == "node" and names.nodes and names.node_label(graph.output_id) != str(graph.output_id):
+    if graph.level == "node" and names.types is not None:
+        what = names.node(graph.output_id)
+    elif graph.level == "node" and names.nodes and names.node_label(graph.output_id) != str(graph.output_id):
         what = f"{what} ({names.node_label(graph.output_id)})" if graph.dataset is not None else names.node(graph.output_id)
     text = f"{what}: {class_name}" if class_name else what
     return f"{text} ({verdict})" if verdict else text

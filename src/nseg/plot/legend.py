@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from nseg.plot import colours
-from nseg.plot.draw import DASHES, GroupColours, single_line
+from nseg.plot.draw import DASHES, GroupColours, marker, single_line
 from nseg.plot.scene import Scene
 
 TEXT_OFFSET = 10
@@ -80,7 +80,9 @@ def _entries(scenes: Sequence[Scene], group_colours: GroupColours, truth: bool, 
     entries: list[tuple[str, Any]] = []
     if not molecule:
         named = [(scenes[0].groups[group], colour) for group, colour in group_colours.items() if colour != colours.NEUTRAL]
-        entries += [(single_line(name), _dot(colour)) for name, colour in named]
+        typed = scenes[0].grouping == "type"
+        shapes = {name: marker(group) if typed else "o" for group, name in enumerate(scenes[0].groups)}
+        entries += [(single_line(name), _dot(colour, marker=shapes[name])) for name, colour in named]
     if any(n.target for n in nodes) and scenes[0].level == "edge":
         entries.append(("explained link", Line2D([], [], color=colours.INK, linestyle=DASHES)))
     elif any(n.target for n in nodes):
@@ -113,5 +115,5 @@ def _entries(scenes: Sequence[Scene], group_colours: GroupColours, truth: bool, 
 def _dot(face: str, outline: str = colours.INK, outline_width: float = 1.2, **style: Any) -> Any:
     from matplotlib.lines import Line2D
 
-    style |= {"markerfacecolor": face, "markeredgecolor": outline, "markeredgewidth": outline_width}
-    return Line2D([], [], marker="o", linestyle="", markersize=9, **style)
+    style = {"marker": "o", **style, "markerfacecolor": face, "markeredgecolor": outline}
+    return Line2D([], [], linestyle="", markersize=9, markeredgewidth=outline_width, **style)

@@ -26,7 +26,8 @@ class NodeLabels(NamedTuple):
         shown: what is written at each node, ``""`` for nothing, [N].
         group: position of each node's group in ``group_names``, -1 for none, [N].
         group_names: what the groups (colours) stand for.
-        kind: what a group is: ``"kind"`` of node, ``"true"`` or ``"predicted"`` class, or ``"given"`` by the caller.
+        kind: what a group is: ``"kind"`` or ``"type"`` of node, ``"true"`` or ``"predicted"`` class, or ``"given"`` by the
+            caller.
     """
 
     names: Names
@@ -48,7 +49,7 @@ def names_of(graph: ExplainedGraph, given: Mapping[str, Any]) -> Names:
         given: by argument name, as :func:`nseg.names.resolve_names` takes them.
     """
     given = {name: value for name, value in given.items() if value is not None}
-    named = resolve_names(graph.whole_graph, **given) if graph.dataset is None else graph.dataset.names(**given)
+    named = resolve_names(graph.named, **given) if graph.dataset is None else graph.dataset.names(**given)
     return fill_names(named.graph(graph.output_id if named.several else 0), graph.explanation)
 
 
@@ -78,8 +79,10 @@ def node_labels(
             raise InputError(
                 f"{argument} must have an entry for every node of the graph (got {len(given)} entries, and node {max(ids)})."
             )
-    shown = [names.node_label(n) if names.nodes else "" for n in ids]
+    shown = [names.node_label(n) if names.has_nodes else "" for n in ids]
     distinct = distinct_names(names, ids, None if atoms is None else atoms.symbols)
+    if names.types is not None and classes is None:
+        return NodeLabels(distinct, shown, [names.types.type_of_node(n) for n in ids], names.types.node_types, "type")
     if graph.whole_graph is not None and dataset is not None and dataset.node_names and classes is None:
         kinds = graph.whole_graph.x[graph.node_id].argmax(-1).tolist()  # e.g. the chemical element of each atom
         return NodeLabels(distinct, shown, kinds, dataset.node_names, "kind")

@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg.errors import InputError
+from nseg.hetero_explanation import flat_view
 from nseg.plot import colours, draw
 from nseg.plot.explained_graph import GraphData
 from nseg.plot.legend import KEPT_AND_OTHER, TEXT_OFFSET, LegendWords, add_legend, add_legend_below
@@ -69,7 +70,7 @@ def compare(
     if not explanations or len(ids) > 1:
         raise InputError(f"explanations must all explain the same output (got outputs {sorted(ids) or 'none'}).")
     # PyG's algorithms do not know which edges can reach the output. If one method does, it holds for all of them.
-    known = next((one for one in explanations.values() if "reached" in one), None)
+    known = next((one for one in map(flat_view, explanations.values()) if "reached" in one), None)
     if known is not None:
         reached = known.edge_id[known.reached] if "edge_id" in known else known.reached.nonzero().flatten()
         scene_options = {"reached": reached, **scene_options}
@@ -158,6 +159,7 @@ def _with_world_masks(explanation: Explanation, world: World) -> Explanation:
 
     Masks are inverted edge by edge: of a pair kept in one direction, the other direction is in the complement.
     """
+    explanation = flat_view(explanation)
     copied = copy.copy(explanation)
     for name, keeps_explanation in (("edge_mask", world.edges), ("node_mask", world.nodes)):
         if keeps_explanation is False:
@@ -174,11 +176,16 @@ def summary(explanation: Explanation, shown: Scene) -> str:
     if shown.left_out:
         sizes.append(f"{shown.left_out:,} {'bonds' if shown.molecule else 'lines'} not drawn")
     lines = [", ".join(part) for part in (bounds, sizes) if part]
+    lines += [draw.single_line(path, MAX_TITLE) for path in shown.paths[:FEW]]
+    lines += [f"and {len(shown.paths) - FEW} more paths"] if len(shown.paths) > FEW else []
     return "\n".join([*lines, *filter(None, [_common_features(shown), *_features_by_node(explanation, shown), shown.hint])])
 
 
 def _features_by_node(explanation: Explanation, shown: Scene) -> list[str]:
     """The kept features of the nodes with the largest weights, by name and value, one line for each node."""
+    if shown.names.types is not None and any(part.unit == "features" for part in shown.size):
+        kept = kept_texts(elements(explanation, names=shown.names), "features")[:MAX_FEATURES]
+        return [draw.single_line(f"features kept: {', '.join(kept) or 'none'}", MAX_TITLE)]
     if not shown.node_features:
         return []
     drawn = [n for n, node in enumerate(shown.nodes) if node.features]
@@ -244,7 +251,8 @@ def grid(
     """
     columns = columns or (len(scenes) if len(scenes) <= 3 else 2 if len(scenes) == 4 else 3)
     rows = -(-len(scenes) // columns)
-    page = draw.figure(side * columns, (side * draw.aspect_ratio(scenes) + 0.8) * rows + 0.7 + 0.4 * bool(title))
+    more = 0.16 * max(max(caption.count("\n") for caption in captions) - 3, 0)  # long captions need room
+    page = draw.figure(side * columns, (side * draw.aspect_ratio(scenes) + 0.8 + more) * rows + 0.7 + 0.4 * bool(title))
     group_colours = colours.group_colours([n.group for s in scenes for n in s.nodes])
     for n, (shown, name, caption) in enumerate(zip(scenes, titles, captions, strict=True)):
         _draw_panel(page.add_subplot(rows, columns, n + 1), shown, group_colours, name, caption, truth)

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
+from nseg.hetero_explanation import kept_paths
 from nseg.names import NO_NAMES, Names
 from nseg.plot import explained_graph as facts
 from nseg.plot import layout
@@ -47,6 +48,7 @@ class Node:
         label: name of this node alone, for texts: ``"N7"`` for an atom, the number of a node without a name.
         symbol: chemical element of an atom; ``""`` outside molecules.
         charge: formal charge of an atom.
+        shape: number of the node's type in a heterogeneous graph, which gives it a shape; 0 in others.
     """
 
     id: int
@@ -64,6 +66,7 @@ class Node:
     label: str = ""
     symbol: str = ""
     charge: int = 0
+    shape: int = 0
 
     def with_hydrogens(self, number: int) -> Node:
         """The same atom with some more hydrogen atoms that are not drawn."""
@@ -85,6 +88,7 @@ class Edge:
         kept: whether the explanation keeps either direction; None if edges are not masked.
         truth: whether the edge belongs to the ground truth.
         order: bond order; 1 outside molecules.
+        relation: what the edge says in a heterogeneous graph, such as ``"presented at"``; ``""`` in others.
     """
 
     source: int
@@ -93,6 +97,7 @@ class Edge:
     kept: bool | None
     truth: bool
     order: float
+    relation: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,9 +116,12 @@ class Scene:
         left_out: reached edges that are not drawn: above ``max_edges``, or bonds of hidden hydrogen atoms.
         hidden: nodes that are not drawn: hydrogen atoms, or nodes whose edges are all left out.
         size: how much the explanation keeps, counted as everywhere (:mod:`nseg.wording`); what is not drawn counts too.
-        features: numbers of the kept features, if the mask is of features of all nodes; None otherwise.
+        features: numbers of the kept features, if the mask is of features of all nodes; None otherwise, and if each type of
+            a heterogeneous graph has its own.
         names: names of the caller's graph, each node's own.
-        grouping: what the colours stand for: ``"kind"`` of node, ``"true"``, ``"predicted"`` or ``"given"`` class.
+        grouping: what the colours stand for: ``"kind"`` or ``"type"`` of node, ``"true"``, ``"predicted"`` or ``"given"``
+            class.
+        paths: kept edges of a heterogeneous graph as text, path by path.
         hint: why a molecule is not drawn as one, and what to do; ``""`` if there is nothing to say.
     """
 
@@ -133,6 +141,7 @@ class Scene:
     names: Names = NO_NAMES
     grouping: str = "given"
     hint: str = ""
+    paths: tuple[str, ...] = ()
 
     @property
     def node_features(self) -> bool:
@@ -224,6 +233,7 @@ def build_scene(
         names=labels.names,
         grouping=labels.kind,
         hint=hint,
+        paths=tuple(kept_paths(graph.explanation, names=labels.names)),
     )
 
 
@@ -240,7 +250,7 @@ def typical_edge_length(shown: Scene) -> float:
 def _common_features(explanation: Explanation) -> tuple[int, ...] | None:
     """Numbers of the kept features of all nodes; None if the mask is another."""
     hard = hard_mask(explanation, "node_mask")
-    if hard is None or node_mask_type(explanation) is not MaskType.common_attributes:
+    if hard is None or len(hard) != 1 or node_mask_type(explanation) is not MaskType.common_attributes:
         return None
     return tuple(hard[0].nonzero().flatten().tolist())
 
@@ -268,8 +278,20 @@ def _all_elements(
             replace(node, symbol=atoms.symbols[n], charge=atoms.charges[n], hydrogens=atoms.hydrogens[n])
             for n, node in zip(present.tolist(), nodes, strict=True)
         ]
-    edges = [Edge(*pair, *values) for pair, *values in zip(ends, *pairs[1:], strict=True)]
+    relations = _relations(graph, labels.names, reached)
+    said = [relations.get((a, b), "") for a, b in pairs.ends.T.tolist()] if relations else [""] * len(ends)
+    edges = [Edge(*pair, *values) for pair, *values in zip(ends, *pairs[1:], said, strict=True)]
     return nodes, edges
+
+
+def _relations(graph: ExplainedGraph, names: Names, reached: Tensor) -> dict[tuple[int, int], str]:
+    """What the edges between two nodes of a heterogeneous graph say, the smaller position first."""
+    if names.types is None:
+        return {}
+    found: dict[tuple[int, int], dict[str, None]] = {}
+    for number, (a, b) in zip(graph.edge_id[reached].tolist(), graph.edge_index[:, reached].T.tolist(), strict=True):
+        found.setdefault((min(a, b), max(a, b)), {})[names.relation(number)] = None
+    return {pair: ", ".join(relations) for pair, relations in found.items()}
 
 
 def _place_nodes(
@@ -293,6 +315,7 @@ def _place_nodes(
             share=None if hard is None else float(hard[n].float().mean()),
             features=() if hard is None or kind is MaskType.object else tuple(hard[n].nonzero().flatten().tolist()),
             label=labels.names.node_label(ids[n]),
+            shape=0 if labels.names.types is None else labels.names.types.type_of_node(ids[n]),
         )
         for n, (x, y) in zip(present, points, strict=True)
     ]

@@ -21,7 +21,7 @@ from nseg.reports.method import Method
 from nseg.reports.ranking import ranking_thresholds, reachable_weights
 from nseg.search import formulas
 from nseg.search.parts import Masks
-from nseg.wording import bound_text, edge_unit, element_values, explanation_sentences
+from nseg.wording import bound_text, edge_unit, element_values, explanation_sentences, mask_cells
 
 MAX_CELLS = 600
 """Maximum number of features of nodes that the page lists for one explanation; all of them count."""
@@ -74,7 +74,8 @@ class MethodAnswer:
         self.cells = self._cell_entries(index.node_id) if method.node_mask in PER_NODE else None
         self.features = None
         if method.node_mask is MaskType.common_attributes:
-            self.features = MaskEntries(self.explanation.node_mask, self.explanation.hard_node_mask)
+            masks, cells = (self.explanation.node_mask, self.explanation.hard_node_mask), mask_cells(self.explanation)
+            self.features = MaskEntries(*(mask.view(cells.shape)[cells].unsqueeze(0) for mask in masks))
         self.ranking = None if method.rankings is None else method.rankings[position]
         if self.ranking is None:
             masks = Masks({part: self.explanation[name] for part, name in MASK_NAMES.items() if name in self.explanation})
@@ -96,7 +97,7 @@ class MethodAnswer:
         own_id = self.explanation.node_id
         row = torch.searchsorted(own_id, node_id).clamp(max=own_id.numel() - 1)
         present = own_id[row] == node_id
-        weight = torch.where(present, self.explanation.node_mask[row].T, -1)
+        weight = torch.where(present & mask_cells(self.explanation)[row].T, self.explanation.node_mask[row].T, -1)
         return MaskEntries(weight, present & self.explanation.hard_node_mask[row].T.bool())
 
     @property
@@ -133,7 +134,7 @@ class MethodAnswer:
             "back": backward,
             "directed": self.method.edges and edge_unit(self.explanation, self.reached) == "directed edges",
             "size": [0 if m is None else int(m.kept.sum()) for m in counted],
-            "of": [0 if m is None else m.kept.numel() for m in counted],
+            "of": [0 if m is None else self._total(m) for m in counted],
             "exact": bool(self.explanation.get("exact") or False),
             **({"cells": self._cells_json(scene)} if self.method.node_mask is MaskType.attributes else {}),
             **self._numbers(),
@@ -141,6 +142,11 @@ class MethodAnswer:
             "stops": self._stops(counted),
             "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }
+
+    def _total(self, entries: MaskEntries) -> int:
+        """Number of elements; types of nodes with fewer features than others have fewer."""
+        typed = self.explanation.names.types if "names" in self.explanation else None
+        return entries.kept.numel() if typed is None else int((entries.weight >= 0).sum())
 
     def _taken_away(self) -> JsonObject | None:
         """Bounds, and whether they hold, with messages masked and edges deleted; None for methods of others."""
@@ -177,11 +183,24 @@ class MethodAnswer:
             "node": node.tolist(),
             "feature": feature.tolist(),
             "value": self._values(scene, node.tolist(), feature.tolist()),
+            **self._typed_cells(scene, node.tolist(), feature.tolist()),
             "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
             "kept": self.cells.kept.flatten()[listed].nonzero().flatten().tolist(),
             "stay": _digits(stay.flatten()[listed]),
             "number": self.cells.kept.sum(0).tolist(),
             "number_at": [(stay <= stop).sum(0).tolist() for stop in range(len(self.thresholds))],
+        }
+
+    def _typed_cells(self, scene: Scene, node: list[int], feature: list[int]) -> JsonObject:
+        """For a heterogeneous graph, names of features by their node's type, and the number of features of each node."""
+        if scene.names.types is None:
+            return {}
+        assert self.cells is not None
+        own = [scene.names.of_node(scene.nodes[n].id) for n in node]
+        return {
+            "name": [names.feature(f) for names, f in zip(own, feature, strict=True)],
+            "unit": [names.unit(f) for names, f in zip(own, feature, strict=True)],
+            "width": (self.cells.weight >= 0).sum(0).tolist(),
         }
 
     def _values(self, scene: Scene, node: list[int], feature: list[int]) -> list[str] | None:

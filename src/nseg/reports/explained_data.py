@@ -9,12 +9,15 @@ from functools import cached_property
 from typing import Any
 
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explanation
+from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.explanation import with_ids
+from nseg.graphs.hetero import flat_data
+from nseg.hetero_explanation import flat_view
 from nseg.names import NamedData, Names, resolve_names
 from nseg.plot.explained_graph import explained_graph
 from nseg.plot.node_labels import fill_names
@@ -32,8 +35,9 @@ class ExplainedData:
         given: names by argument, as :func:`nseg.names.resolve_names` takes them.
     """
 
-    data: Benchmark | Data | Sequence[Data] | None
+    data: Any
     given: Mapping[str, Any] = field(default_factory=dict)
+    _flat: dict[int, Data] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def dataset(self) -> Benchmark | None:
@@ -41,16 +45,24 @@ class ExplainedData:
         return self.data if isinstance(self.data, Benchmark) else None
 
     @property
-    def graphs(self) -> Data | Sequence[Data] | None:
+    def graphs(self) -> Any:
         """The graph or graphs, as they were given to ``explain_many``."""
         if isinstance(self.data, Benchmark):
             return self.data.graphs[0] if self.data.level == "node" else self.data.graphs
         return self.data
 
     def graph(self, output_id: int) -> Data | None:
-        """The graph of an output."""
+        """The graph of an output, flat if it is heterogeneous."""
+        found = self._given_graph(output_id)
+        return self._flat.get(self._number(output_id)) if isinstance(found, HeteroData) else found
+
+    def _given_graph(self, output_id: int) -> Any:
         graphs = self.graphs
-        return graphs if graphs is None or isinstance(graphs, Data) else graphs[output_id]
+        return graphs if graphs is None or isinstance(graphs, Data | HeteroData) else graphs[output_id]
+
+    def _number(self, output_id: int) -> int:
+        """Number of the graph of an output."""
+        return 0 if isinstance(self.graphs, Data | HeteroData) else output_id
 
     @cached_property
     def _named(self) -> NamedData:
@@ -70,6 +82,8 @@ class ExplainedData:
             predicted: predicted class of each node of the graph, if known; colours are then predicted classes.
         """
         graph = explained_graph(explanation, self.data)
+        if self.names(explanation).types is not None:
+            predicted = None  # colours are types
         per_node = graph.level == "node" and (self.dataset is None or not self.dataset.node_names)
         return build_scene(
             graph,
@@ -95,7 +109,8 @@ class ExplainedData:
         row = output_id if level == "node" else 0
         if level == "edge" or y is None or y.is_floating_point() or not row < y.numel():
             return None
-        return int(y.flatten()[row])
+        found = int(y.flatten()[row])
+        return found if found >= 0 else None
 
     def num_true_edges(self, output_id: int) -> int:
         """Number of undirected edges in the ground truth of an output; 0 if there is none."""
@@ -106,20 +121,28 @@ class ExplainedData:
         return 0 if truth is None else int(truth.edge.sum()) // 2
 
     def complete(self, explanation: Explanation) -> Explanation:
-        """A copy of an explanation with its output id, its graph and hard masks.
+        """A copy of an explanation with its output id, its graph and hard masks; flat if its graph is heterogeneous.
 
         An explanation read from disk gets its graph. One without hard masks, as PyG's algorithms return, gets hard masks
         by thresholding the soft ones.
         """
-        explanation = with_ids(explanation)
+        typed = explanation if isinstance(explanation, PyGHeteroExplanation) else None
+        explanation = flat_view(with_ids(explanation) if typed is None else explanation)
         if explanation.get("edge_index") is None:
             if self.graphs is None:
                 raise InputError(
                     "A report needs the graphs of its explanations (got explanations without edge_index, as "
                     "nseg.read returns). Pass what was explained: data=..."
                 )
-            explanation = attach(explanation, self.graphs)
+            explanation = attach(explanation if typed is None else typed, self.graphs)
+            typed, explanation = None if typed is None else explanation, flat_view(explanation)
         copied: Explanation = copy(explanation)  # the tensors are shared: nobody changes them
+        if typed is not None:
+            copied.__dict__["_by_type"] = typed  # what the evaluator takes
+            number = self._number(int(explanation.output_id))
+            given = self._given_graph(number)
+            if given is not None and number not in self._flat:
+                self._flat[number] = flat_data(given, explanation.names.types)
         # Explanations from disk may lack these attributes; with None and [] nothing after this needs to check.
         copied._model_config = getattr(explanation, "_model_config", None)
         copied._model_args = getattr(explanation, "_model_args", [])

@@ -65,9 +65,9 @@ class ExplainedInstance:
 
     def to_json(self, texts: TextPool) -> JsonObject:
         """The instance as JSON; names of nodes are positions in ``texts``."""
-        drawn = self._drawn_lines()
+        drawn, types = self._drawn_lines(), self.scene.names.types
         return {
-            "id": self.output_id,
+            "id": self.output_id if types is None or types.output is None else types.node(self.output_id)[1],
             "name": self.name,
             "target": self.target,
             "predicted": self.predicted,
@@ -114,6 +114,8 @@ class ExplainedInstance:
     def _edge_names(self, edges: Sequence[Edge], texts: TextPool) -> list[int] | None:
         """The name of each drawn line, of either direction; None if edges have no names."""
         names, graph = self.scene.names, self.explained.graph(self.output_id)
+        if names.types is not None:
+            return [texts.position(edge.relation) for edge in edges]
         if not names.edges:
             return None
         number_of: dict[tuple[int, int], int] = {}

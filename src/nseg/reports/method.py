@@ -146,6 +146,6 @@ def evaluate_method(
     drawn = [on_cpu(one) for one in explanations]  # a page is made on the CPU; only the evaluator needs the model's device
     if explainer is None or explained.graphs is None:
         return Method(name, drawn, position_of, certificates)
-    evaluator = Evaluator(explainer, explained.graphs, explanations)
+    evaluator = Evaluator(explainer, explained.graphs, [one.__dict__.get("_by_type", one) for one in explanations])
     worlds = evaluate_worlds(evaluator, evaluator.masks("hard"))
     return Method(name, drawn, position_of, certificates, evaluator, worlds, evaluate_rankings(evaluator))

@@ -13,14 +13,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch_geometric.data import Batch, Data
-from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.explain import Explainer, Explanation, HeteroExplanation
 from torch_geometric.explain.config import MaskType, ModelTaskLevel
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.graphs.large import LargeGraph
 from nseg.graphs.separate import separate_graphs
+from nseg.hetero_explanation import flat_view
 from nseg.metrics.certificate import Certificate
 from nseg.model.borrow import unwrap_compiled
 from nseg.pattern.collection import Patterns
@@ -114,7 +115,7 @@ def _separate(data: Any, explainer: Explainer | None, by_method: Mapping[str, Se
     first = next(iter(by_method.values()))[0]
     config = getattr(first, "_model_config", None) if explainer is None else explainer.model_config
     batch_of_graphs = isinstance(data, Batch) and config is not None and config.task_level is ModelTaskLevel.graph
-    if data is None or (isinstance(data, Benchmark | Data | LargeGraph) and not batch_of_graphs):
+    if data is None or (isinstance(data, Benchmark | Data | HeteroData | LargeGraph) and not batch_of_graphs):
         return data
     return separate_graphs(data)
 
@@ -167,16 +168,17 @@ def _by_method(explanations: Explanations, explainer: Explainer | None, data: An
             "With explainer=..., a report also needs the graphs that were explained (got data=None). Pass data=... as well."
         )
     if not isinstance(explanations, Mapping):
-        several = [explanations] if isinstance(explanations, Explanation) else list(explanations)
+        several = [explanations] if isinstance(explanations, Explanation | HeteroExplanation) else list(explanations)
         name = "explanation" if explainer is None else type(explainer.algorithm).__name__
         explanations = {name: several}
     found = {str(name): list(some) for name, some in explanations.items()}
     for name, some in found.items():
-        if not some or not all(isinstance(one, Explanation) for one in some):
+        if not some or not all(isinstance(one, Explanation | HeteroExplanation) for one in some):
             raise InputError(
                 f"explanations must hold Explanation objects for each method (got none, or others, for {name!r})."
             )
-        if some[0].get("edge_mask") is None and some[0].get("node_mask") is None:
+        first = flat_view(some[0])
+        if first.get("edge_mask") is None and first.get("node_mask") is None:
             raise InputError(f"explanations must have an edge_mask or a node_mask (got neither for {name!r}).")
         times = Counter(one.get("output_id") for one in some)
         repeated = sorted(output_id for output_id, number in times.items() if output_id is not None and number > 1)

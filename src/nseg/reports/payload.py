@@ -19,7 +19,7 @@ from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.method import Method
-from nseg.wording import VERDICTS
+from nseg.wording import VERDICTS, mask_cells
 
 
 def payload(
@@ -52,9 +52,19 @@ def payload(
         "groups": list(widest.groups),
         "instances": [instance.to_json(texts) for instance in instances],
         "names": texts.texts,
-        "feature_names": [names.feature(number) for number in range(width)] if names.features else [],
+        "feature_names": _feature_names(methods, names, width),
         "units": [names.unit(number) for number in range(width)] if names.units else [],
     }
+
+
+def _feature_names(methods: Sequence[Method], names: Names, width: int) -> list[str]:
+    """Names of features by number, if they have any; of a heterogeneous graph, of features of all nodes of a type."""
+    if names.types is None:
+        return [names.feature(number) for number in range(width)] if names.features else []
+    one = next((m.explanations[0] for m in methods if m.node_mask is MaskType.common_attributes), None)
+    cells = [] if one is None else mask_cells(one).nonzero().tolist()
+    kinds = names.types.node_types
+    return [f"{kinds[row]}: {names.of_type(kinds[row]).feature(number)}" for row, number in cells]
 
 
 def _class_names(methods: Sequence[Method], instances: Sequence[ExplainedInstance], names: Names) -> list[str]:

@@ -20,6 +20,13 @@ const ATOMS: Record<string, string> = {
   N: "nitrogen", O: "oxygen", S: "sulphur", P: "sulphur", F: "halogen", Cl: "halogen", Br: "halogen", I: "halogen", H: "soft",
 };
 
+const SHAPES = ["ellipse", "rectangle", "triangle", "diamond", "pentagon", "hexagon", "star", "octagon"];
+
+/** Shape of a node type; other groups have colours only. */
+export function groupShape(payload: Payload, group: number): string {
+  return payload.grouping === "type" && group >= 0 ? (SHAPES[group % SHAPES.length] ?? "ellipse") : "ellipse";
+}
+
 export function groupColour(group: number): string {
   return group < 0 ? colour("faint") : (PALETTE[group % PALETTE.length] ?? "#888");
 }
@@ -282,14 +289,15 @@ export class Drawing {
       const symbol = /^[A-Z][a-z]?/.exec(atom)?.[0] ?? "";
       const hidden = CARBON.test(atom) && bound.has(index); // chemists draw carbon atoms as corners
       return {
-        data: { id: `n${index}`, index, group, symbol, other: mistaken.get(index) ?? -1, label: graph.atom !== null ? (hidden ? "" : atom) : name || String(id), halign: "center", valign: "bottom", mx: 0, my: 3 },
+        data: { id: `n${index}`, index, group, symbol, shape: target.has(index) && this.payload.grouping !== "type" ? "diamond" : groupShape(this.payload, group), other: mistaken.get(index) ?? -1, label: graph.atom !== null ? (hidden ? "" : atom) : name || String(id), halign: "center", valign: "bottom", mx: 0, my: 3 },
         position: points[index] ?? { x: 0, y: 0 },
         classes: `${target.has(index) ? "target" : ""}${mistaken.has(index) ? " mistaken" : ""}`,
       };
     });
     const lines = graph.source.flatMap((source, index): ElementDefinition[] => {
       const order = graph.order?.[index] ?? 1;
-      const data = { source: `n${source}`, target: `n${graph.end[index]}`, index, order };
+      const said = this.payload.grouping === "type" ? (this.payload.names[graph.edge?.[index] ?? -1] ?? "") : "";
+      const data = { source: `n${source}`, target: `n${graph.end[index]}`, index, order, said };
       const found: ElementDefinition[] = [{ data: { id: `e${index}`, ...data } }];
       if (order === 3) found.push({ data: { id: `m${index}`, ...data, order: 1 }, classes: "extra" }); // the middle line of a triple bond
       if (graph.truth?.includes(index)) found.unshift({ data: { id: `t${index}`, ...data, order: 0 }, classes: "extra band" });
@@ -330,16 +338,17 @@ function network(ink: string, paper: string, faint: string, kept: string, groupF
   return [
     { selector: "edge", style: { width: 1, "line-color": faint, opacity: 0.7 } },
     { selector: "edge.kept", style: { width: 5, "line-color": kept, opacity: 1, "z-index": 5 } },
+    { selector: "edge.kept[said != '']", style: { label: "data(said)", color: kept, "font-size": FAR_FONT, "font-style": "italic", "text-rotation": "autorotate", "text-margin-y": -8, "text-outline-color": paper, "text-outline-width": 2 } },
     { selector: "edge.forward", style: { "target-arrow-shape": "triangle", "target-arrow-color": kept, "arrow-scale": 1.1 } },
     { selector: "edge.backward", style: { "source-arrow-shape": "triangle", "source-arrow-color": kept, "arrow-scale": 1.1 } },
-    { selector: "node", style: { width: 14, height: 14, "background-color": groupFill as never, "background-opacity": 0.35, "border-width": 1, "border-color": groupFill as never, "border-opacity": 0.5 } },
+    { selector: "node", style: { width: 14, height: 14, shape: "data(shape)" as never, "background-color": groupFill as never, "background-opacity": 0.35, "border-width": 1, "border-color": groupFill as never, "border-opacity": 0.5 } },
     { selector: "node", style: { label: "data(label)", "font-size": FAR_FONT, "text-halign": "data(halign)", "text-valign": "data(valign)", "text-margin-x": "data(mx)", "text-margin-y": "data(my)", "text-opacity": 0.75 } as never },
     { selector: "node.near", style: { width: 20, height: 20, "background-opacity": 1, "border-opacity": 1, "font-size": NEAR_FONT, "text-opacity": 1, "text-outline-color": paper, "text-outline-width": 2, "z-index": 10 } },
     { selector: "node.crowded", style: { width: 14, height: 14 } },
     { selector: "node.kept", style: { "border-width": 4, "border-color": kept, width: 24, height: 24 } },
     { selector: "node.partial", style: { "background-color": paper, ...pie(groupFill) } as never },
     { selector: "node.unlabelled", style: { label: "" } },
-    { selector: "node.target", style: { width: 30, height: 30, shape: "diamond", "border-width": 3, "border-color": ink, "border-opacity": 1 } },
+    { selector: "node.target", style: { width: 30, height: 30, "border-width": 3, "border-color": ink, "border-opacity": 1 } },
     { selector: "node.target.partial", style: { "pie-size": "62%" } as never }, // inside the diamond
   ];
 }

@@ -1,7 +1,7 @@
 /** One method's explanation of one instance: picture, slider, worlds, certificate, lists. */
 
 import { replaceContent, h, labelled, type Child } from "./dom";
-import { Drawing, groupColour, describeGraph } from "./drawing";
+import { Drawing, groupColour, groupShape, describeGraph } from "./drawing";
 import type { Cells, Graph, MethodAnswer, Instance, MaskEntries, Method, Payload, Size, Worlds } from "./payload";
 import { kept, countOneWay, outcome, type Direction, type Selection, type Kept } from "./state";
 import { atLeast, bondName, certificate, className, colourWords, countElements, edgeWord, featureName, featureValue, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, selectionWords, sizeWords, trueClass, worldNames } from "./words";
@@ -231,7 +231,7 @@ export class Panel {
         "tr",
         { mouseenter: on, mouseleave: off },
         h("th", { scope: "row" }, name),
-        h("td", {}, featureValue(payload, cells.feature[n] ?? 0, cells.value?.[n])),
+        h("td", {}, featureValue(payload, cells, n)),
         h("td", { class: "numeric weight" }, number((cells.weight[n] ?? 0) / 1000)),
       );
     };
@@ -290,9 +290,9 @@ export class Panel {
       method.node_mask === "object" && swatch("ring", `kept ${nodeWord(payload)}`),
       method.node_mask === "attributes" && swatch("ring pie", `${nodeWord(payload)} with kept features (filled share)`),
       method.node_mask === "common_attributes" && h("li", {}, `the kept features are those of all ${nodeWord(payload)}s`),
-      graph.target.length > 0 && swatch("diamond", payload.level === "edge" ? "ends of the explained link" : "explained node"),
+      graph.target.length > 0 && swatch(payload.grouping === "type" ? "large" : "diamond", payload.level === "edge" ? "ends of the explained link" : "explained node"),
       groups.length > 0 && h("li", { class: "title" }, `${colourWords(payload)}:`),
-      ...groups.map((g) => swatch("dot", payload.groups[g] ?? "", groupColour(g))),
+      ...groups.map((g) => swatch(`dot ${groupShape(payload, g)}`, payload.groups[g] ?? "", groupColour(g))),
       graph.mistaken !== null && graph.mistaken.length > 0 && swatch("outer", "ring: true class, where it is another"),
       graph.truth !== null && h("li", { class: "truth-only" }, h("span", { class: "swatch band", "aria-hidden": "true" }), "ground truth"),
       graph.left_out > 0 && h("li", {}, `${graph.left_out} lines with low weights are not drawn`),
@@ -316,8 +316,8 @@ function keptDirections(graph: Graph, answer: MethodAnswer, line: number, direct
 function keptFeatures(payload: Payload, answer: MethodAnswer, shown: Kept, node: number): string[] {
   const { cells, of } = answer;
   if (cells === undefined) return [];
-  const width = of[2] / of[1];
-  const listed = [...shown.cells].filter((n) => cells.node[n] === node).map((n) => featureValue(payload, cells.feature[n] ?? 0, cells.value?.[n]));
+  const width = cells.width?.[node] ?? of[2] / of[1];
+  const listed = [...shown.cells].filter((n) => cells.node[n] === node).map((n) => featureValue(payload, cells, n));
   const count = Math.round((shown.nodes.get(node) ?? 0) * width);
   const names = listed.slice(0, MAX_FEATURES).join(", ") + (count > Math.min(listed.length, MAX_FEATURES) ? ", …" : "");
   return [`${count} of ${plural(width, "feature")} kept${count ? `: ${names}` : ""}`];

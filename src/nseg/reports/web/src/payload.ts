@@ -9,7 +9,7 @@ export interface Payload {
   level: "node" | "edge" | "graph";
   molecules: boolean;
   /** What the colours of nodes stand for. */
-  grouping: "predicted" | "true" | "kind" | "given";
+  grouping: "predicted" | "true" | "kind" | "given" | "type";
   /** Keys and names of the verdicts, the best first. */
   verdicts: [Verdict, string][];
   facts: [string, string][];
@@ -196,6 +196,10 @@ export interface Cells extends MaskEntries {
   /** Number of kept features of each node: in the explanation, and at each stop of the slider. */
   number: number[];
   number_at: number[][];
+  /** For heterogeneous graphs: names and units of the listed features, and the number of features of each drawn node. */
+  name?: string[];
+  unit?: string[];
+  width?: number[];
 }
 
 /** Numbers of edges, of nodes (those with a kept feature, if features of nodes are masked), and of features. */

@@ -147,7 +147,7 @@ export function kept(answer: MethodAnswer, selection: Selection): Kept {
 function keptShare({ cells, of }: MethodAnswer, node: number, selection: Selection): number {
   if (cells === undefined) return 1;
   const number = selection === null ? cells.number : (cells.number_at[selection] ?? []);
-  return ((number[node] ?? 0) * of[1]) / of[2];
+  return (number[node] ?? 0) / (cells.width?.[node] ?? of[2] / of[1]);
 }
 
 function keptElements(entries: MaskEntries | null | undefined, selection: Selection): Set<number> {

@@ -1,6 +1,6 @@
 /** Texts of the page. */
 
-import type { MethodAnswer, Graph, Instance, Method, Payload, Size } from "./payload";
+import type { Cells, MethodAnswer, Graph, Instance, Method, Payload, Size } from "./payload";
 import type { Selection, Outcome, Direction } from "./state";
 
 /** Rules of nseg/wording.py: a table of examples, tested on both sides, keeps them equal. */
@@ -111,14 +111,16 @@ export function featureName(payload: Payload, feature: number): string {
 }
 
 /** "amount = 12.5 EUR", or the name of the feature if its value is unknown. */
-export function featureValue(payload: Payload, feature: number, value: string | undefined): string {
-  const unit = payload.units[feature] ?? "";
-  return value ? `${featureName(payload, feature)} = ${value}${unit && ` ${unit}`}` : featureName(payload, feature);
+export function featureValue(payload: Payload, cells: Cells, n: number): string {
+  const feature = cells.feature[n] ?? 0;
+  const [name, unit] = [cells.name?.[n] ?? featureName(payload, feature), cells.unit?.[n] ?? payload.units[feature] ?? ""];
+  const value = cells.value?.[n];
+  return value ? `${name} = ${value}${unit && ` ${unit}`}` : name;
 }
 
 /** What the colours of nodes stand for. */
 export function colourWords(payload: Payload): string {
-  return { predicted: "Colour: predicted class", true: "Colour: true class", kind: `Colour: kind of ${nodeWord(payload)}`, given: "Colour: class" }[payload.grouping];
+  return { predicted: "Colour: predicted class", true: "Colour: true class", kind: `Colour: kind of ${nodeWord(payload)}`, given: "Colour: class", type: "Colour and shape: type of node" }[payload.grouping];
 }
 
 /** "6 edges", "6 edges and 3 nodes", "14 features of 9 nodes", "3 features of all nodes". */

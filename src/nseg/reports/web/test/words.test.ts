@@ -118,7 +118,10 @@ test("an instance has the name of its node", () => {
 
 test("features are written with value and unit", () => {
   const named = payload({ feature_names: ["amount", "new"], units: ["EUR", ""] });
-  assert.deepEqual([featureValue(named, 0, "12.5"), featureValue(named, 1, "1"), featureValue(named, 2, undefined)], ["amount = 12.5 EUR", "new = 1", "feature 2"]);
+  const cells = { node: [0, 0, 0], feature: [0, 1, 2], value: ["12.5", "1", ""], weight: [1, 1, 1], kept: [], stay: "", number: [], number_at: [] };
+  assert.deepEqual([0, 1, 2].map((n) => featureValue(named, cells, n)), ["amount = 12.5 EUR", "new = 1", "feature 2"]);
+  const typed = { ...cells, name: ["age", "new", "year"], unit: ["a", "", ""] };
+  assert.deepEqual([0, 1, 2].map((n) => featureValue(named, typed, n)), ["age = 12.5 a", "new = 1", "year"]);
 });
 
 test("a node's true class is the predicted one unless it is mistaken", () => {
