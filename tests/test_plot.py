@@ -242,7 +242,7 @@ def test_bad_input_raises_an_error_with_a_remedy() -> None:
     one = found("graph")[1]
     with pytest.raises(InputError, match="has other edges"):
         plot.scene(one, Benchmark("other", "graph", [graph(40, 60, seed=n) for n in range(4)], 2, torch.arange(4)))
-    with pytest.raises(InputError, match="homogeneous"):
+    with pytest.raises(InputError, match="must be a torch_geometric Explanation"):
         plot.scene(HeteroData())
     with pytest.raises(InputError, match="names must have an entry"):
         plot.scene(one, names=["a"])

@@ -237,7 +237,9 @@ def flat_data(data: Any, types: GraphTypes) -> Data:
     known = [kind for kind in types.edge_types if kind in data.edge_types]
     sizes = [int(data[kind].num_nodes or 0) if kind in data.node_types else -1 for kind in types.node_types]
     if tuple(sizes) != types.nodes or [data[kind].num_edges for kind in known] != list(types.edges):
-        raise InputError("data must be what was explained (got a graph with other types, nodes or edges). Give the same graph.")
+        raise InputError(
+            "data must be what was explained (got a graph with other types, nodes or edges). Give the same graph."
+        )
     edges = [data[k].edge_index.cpu() + torch.tensor([[start[k[0]]], [start[k[2]]]]) for k in known]
     found = Data(edge_index=torch.cat([torch.zeros(2, 0, dtype=torch.long), *edges], 1), num_nodes=sum(types.nodes))
     y = data._global_store.get("y") if types.output is None else data[types.output].get("y")

@@ -74,8 +74,8 @@ class MethodAnswer:
         self.cells = self._cell_entries(index.node_id) if method.node_mask in PER_NODE else None
         self.features = None
         if method.node_mask is MaskType.common_attributes:
-            masks, cells = (self.explanation.node_mask, self.explanation.hard_node_mask), mask_cells(self.explanation)
-            self.features = MaskEntries(*(mask.view(cells.shape)[cells].unsqueeze(0) for mask in masks))
+            soft, hard, cells = self.explanation.node_mask, self.explanation.hard_node_mask, mask_cells(self.explanation)
+            self.features = MaskEntries(*(mask.view(cells.shape)[cells].unsqueeze(0) for mask in (soft, hard)))
         self.ranking = None if method.rankings is None else method.rankings[position]
         if self.ranking is None:
             masks = Masks({part: self.explanation[name] for part, name in MASK_NAMES.items() if name in self.explanation})
