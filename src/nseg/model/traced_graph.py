@@ -230,8 +230,7 @@ class TracedGraph:
     def reference_model(self, cuts: TargetCuts, which: Tensor) -> CausalModel | None:
         """The causal model of some instances without shortcuts that depend on the instance; None if they are not cut.
 
-        The subgraphs are wider than any layer needs, all messages are passed, and nothing is carried over from the whole
-        graph.
+        Subgraphs are wider than any layer needs, all messages are passed, nothing is carried over from the whole graph.
         """
         if self.strategy.hops is None:
             return None
