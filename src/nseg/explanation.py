@@ -15,6 +15,9 @@ from nseg.errors import InputError
 MASKS = ("edge_mask", "node_mask")
 """Masks that PyG knows."""
 
+ATTRIBUTE_MASK = "edge_attr_mask"
+"""The mask of edge attributes, which PyG does not know: [E, D], or [1, D] for columns of all edges."""
+
 HARD = "hard_"
 """Begins the names of their hard counterparts."""
 

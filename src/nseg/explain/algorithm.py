@@ -13,13 +13,13 @@ from torch_geometric.data import Data
 from torch_geometric.explain import ExplainerAlgorithm
 from torch_geometric.explain.config import ExplanationType, MaskType, ModelTaskLevel
 
-from nseg.errors import NsegWarning
+from nseg.errors import NsegWarning, SettingsError
 from nseg.explain.answers import BatchAnswer, build_explanation
 from nseg.explain.measurement import Remeasurement, measure_hard
 from nseg.explain.typed import masks_to_flat, to_types
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation
-from nseg.graphs.baseline import FeatureBaseline, require_zero_baseline
+from nseg.graphs.baseline import FeatureBaseline, mask_attributes, require_no_attribute_mask, require_zero_baseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.hetero import is_hetero
@@ -97,13 +97,14 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             tied=parts.tied,
             path=replace(path, order=on_graph(path.order)),
             event=causal.outcome.event,
+            attributes=self.attribute_mask_type,
         )
 
     def parts(self, instances: InstanceBatch) -> MaskParts:
         """The parts of the masks that the connected ``Explainer`` asks for."""
         config = self.explainer_config
-        edges = config.edge_mask_type is not None
-        return MaskParts.of(instances, edges, config.node_mask_type, self.settings.undirected)
+        edges, undirected = self.masks[0], self.settings.undirected
+        return MaskParts.of(instances, edges, config.node_mask_type, undirected, self.attribute_mask_type)
 
     def forward(
         self, model: torch.nn.Module, x: Any, edge_index: Any, *, target: Tensor, index: Any = None, **kwargs: Any
@@ -116,9 +117,13 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
                 inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
                 missing = FeatureBaseline.of(self.settings.baseline, Data(x=inputs.x), self.settings.seed)
                 inputs = replace(inputs, baseline=missing.rows(inputs.x))
+                attributes = self.edge_baseline(Data(**inputs.kwargs))
+                if attributes is not None:
+                    inputs = mask_attributes(inputs, attributes)
                 found, measure = self._explain(model, inputs, target, index)
                 return found.measured_by(measure)
             require_zero_baseline(self.settings.baseline)
+            require_no_attribute_mask(self.settings)
             level = self.model_config.task_level
             adapted, graph = adapt(model, x, edge_index, kwargs, level, self.masks[1], lenient=True)
             if graph.schema.output is not None and level is not ModelTaskLevel.node:
@@ -165,12 +170,33 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
     @property
     def masks(self) -> tuple[bool, bool]:
         """Whether edges and whether nodes are masked."""
-        return self.explainer_config.edge_mask_type is not None, self.explainer_config.node_mask_type is not None
+        edges = self.explainer_config.edge_mask_type is not None and self.attribute_mask_type is None
+        return edges, self.explainer_config.node_mask_type is not None
+
+    @property
+    def attribute_mask_type(self) -> MaskType | None:
+        """What the mask of edge attributes covers, if there is one in place of the edge mask."""
+        asked = getattr(self.settings, "edge_attributes", None)
+        return None if asked is None or self.explainer_config.edge_mask_type is None else MaskType(asked)
+
+    def edge_baseline(self, data: Any) -> FeatureBaseline | None:
+        """What masked edge attributes become, given the data; None if they are not masked."""
+        if self.attribute_mask_type is None:
+            return None
+        return FeatureBaseline.of(self.settings.edge_baseline, data, self.settings.seed, edges=True)
 
     def supports(self) -> bool:
         """Whether model and masks are supported: every mode, level and mask type of PyG; raises if the outcome is not."""
         outcome_of(self.model_config, self.settings.outcome)
         return True
+
+    def connect(self, *args: Any, **kwargs: Any) -> None:
+        """Connect to an explainer, as PyG does; raises if masks of attributes are asked of one that masks no edges."""
+        super().connect(*args, **kwargs)
+        if getattr(self.settings, "edge_attributes", None) is not None and self.explainer_config.edge_mask_type is None:
+            raise SettingsError(
+                "edge_attributes needs edge_mask_type='object' in the Explainer, because it replaces that mask (got None)."
+            )
 
     def __repr__(self) -> str:
         usual = {f.name: f.default for f in fields(self.settings)}

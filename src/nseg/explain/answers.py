@@ -7,14 +7,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
+from torch_geometric.explain.config import MaskType
 
 from nseg.events import Event
 from nseg.explain.measurement import Measured, numbers_of
-from nseg.explanation import Explanation
+from nseg.explanation import ATTRIBUTE_MASK, HARD, Explanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
-from nseg.search.parts import EDGES, NODES, Masks
+from nseg.search.parts import ATTRIBUTES, EDGES, NODES, Masks
 from nseg.search.path import SizePath
 from nseg.search.settings import BaseSettings
 
@@ -25,7 +26,8 @@ class BatchAnswer:
 
     Args:
         instances: what was explained.
-        soft, hard: masks: of edges [E], of nodes [N, w], or [B, F] for features common to all nodes.
+        soft, hard: masks: of edges [E], of nodes [N, w], or [B, F] for features common to all nodes; of edge attributes
+            [E, D] or [B, D] likewise.
         soft_p: p_factual and p_complement of the soft masks, [2, B].
         measured: what the model says about the hard ones.
         exact: whether each hard mask is the best there is, by enumeration, [B].
@@ -34,6 +36,7 @@ class BatchAnswer:
         tied: whether both directions of an edge are one.
         path: bounds of other sizes.
         event: what was explained, if not simply the class.
+        attributes: what the mask of edge attributes covers, if there is one.
         stopped: with a time limit, the stage of the search that was cut short, or an empty text.
     """
 
@@ -48,6 +51,7 @@ class BatchAnswer:
     tied: bool = False
     path: SizePath | None = None
     event: Event | None = None
+    attributes: MaskType | None = None
     stopped: str | None = None
 
     @property
@@ -94,6 +98,11 @@ def build_explanation(
             return None if mask is None else mask[number * types : (number + 1) * types].clone()
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
+    def on_attributes(mask: Tensor | None) -> Tensor | None:
+        if mask is None or answer.attributes is MaskType.common_attributes:
+            return None if mask is None else mask[number : number + 1].clone()
+        return mask.new_zeros(edge_id.numel(), mask.size(1)).index_copy(0, edge_at, mask[edges])
+
     found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
     reached = torch.zeros(edge_id.numel(), dtype=torch.bool, device=edge_id.device)
     reached[edge_at] = True
@@ -101,6 +110,8 @@ def build_explanation(
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
+        ATTRIBUTE_MASK: on_attributes(answer.soft.get(ATTRIBUTES)),
+        HARD + ATTRIBUTE_MASK: on_attributes(answer.hard.get(ATTRIBUTES)),
         **numbers_of(answer.measured, number, answer.soft_p[:, number]),
         "outcome": answer.event,
         "exact": bool(answer.exact[number]),

@@ -22,7 +22,7 @@ from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import EDGE_KIND
 from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
-from nseg.search.parts import EDGES, NODES, MaskParts, Masks
+from nseg.search.parts import ATTRIBUTES, EDGES, NODES, MaskParts, Masks
 from nseg.search.worlds import evaluate
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def find_wrong(
         sample: numbers of instances that are verified on the whole graph in any case.
     """
     sampled = torch.isin(numbers, numbers.new_tensor(list(sample)))
-    shared = None if answer.common else references.shared
+    shared = references.shared if not answer.common and answer.attributes is None else None
     good, good_sample = _holds_together(answer, numbers, sampled, references.batched(numbers), shared)
     doubtful, alone = ~(good & good_sample), sampled if shared is None else torch.zeros_like(sampled)
     wrong, all_in_doubt = list[int](), False
@@ -132,7 +132,7 @@ def _holds_batched(answer: BatchAnswer, kinds: Sequence[str], wide: CausalModel 
 
 def _holds_shared(answer: BatchAnswer, kind: str, which: Tensor, whole: CausalModel, together: SharedMasks) -> Tensor:
     """Whether some answers hold on the whole graph, in shared worlds, [b]; not if the model raises."""
-    parts = MaskParts.of(whole.instances, EDGES in answer.hard, _node_mask_type(answer))
+    parts = _parts(answer, whole.instances)
     own, same = _own_numbers(answer, kind)[:, which], torch.ones_like(which, dtype=torch.bool)
     try:
         for group in range(together.number):
@@ -145,7 +145,7 @@ def _holds_shared(answer: BatchAnswer, kind: str, which: Tensor, whole: CausalMo
 
 def _holds(answer: BatchAnswer, kinds: Sequence[str], which: Tensor, reference: CausalModel) -> Tensor:
     """Whether some answers hold in a reference that has an instance for each of them, [b]; not if it raises."""
-    parts = MaskParts.of(reference.instances, EDGES in answer.hard, _node_mask_type(answer))
+    parts = _parts(answer, reference.instances)
     same = torch.ones_like(which, dtype=torch.bool)
     try:
         for kind in kinds:
@@ -215,6 +215,11 @@ def _equal(p: Tensor, own: Tensor) -> Tensor:
 # --- masks on other graphs -----------------------------------------------------------------------------------------------
 
 
+def _parts(answer: BatchAnswer, instances: InstanceBatch) -> MaskParts:
+    """The parts of an answer's masks, of other instances."""
+    return MaskParts.of(instances, EDGES in answer.hard, _node_mask_type(answer), attributes=answer.attributes)
+
+
 def _node_mask_type(answer: BatchAnswer) -> MaskType | None:
     if NODES not in answer.hard:
         return None
@@ -238,6 +243,11 @@ def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks:
         if answer.tied:  # as on an explanation
             reverse = reverse_edges(there.edge_index, there.num_nodes, there.args.get(EDGE_KIND))
             found[EDGES] = torch.maximum(found[EDGES], found[EDGES][reverse])
+    if ATTRIBUTES in masks and answer.attributes is MaskType.common_attributes:
+        found[ATTRIBUTES] = masks[ATTRIBUTES][which]
+    elif ATTRIBUTES in masks:
+        mine = torch.isin(answer.instances.edge_owner, which)
+        found[ATTRIBUTES] = _place(masks[ATTRIBUTES][mine], instances, there, edges=True)
     if NODES in masks and answer.common:
         per_type = masks[NODES].view(-1, instances.node_types, masks[NODES].size(1))  # [B, types, F]
         found[NODES] = per_type[which].flatten(0, 1)

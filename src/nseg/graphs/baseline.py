@@ -1,4 +1,4 @@
-"""What a masked feature becomes: 0, the mean over the data, a given row, or what another node has.
+"""What a masked feature or edge attribute becomes: 0, the mean over the data, a given row, or what another one has.
 
 A feature that is 0 is not absent: for a standardised feature 0 is the mean, for a temperature it is a temperature.
 """
@@ -6,7 +6,7 @@ A feature that is 0 is not absent: for a standardised feature 0 is the mean, for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from torch import Tensor
 from torch_geometric.data import Data, Dataset
 
 from nseg.errors import InputError, UnsupportedError
+from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs
 
 ZERO, MEAN, OTHERS = "zero", "mean", "others"
 """Baselines by name; a row of numbers is one as well."""
@@ -27,14 +28,23 @@ def require_zero_baseline(asked: Any) -> None:
         )
 
 
+def require_no_attribute_mask(settings: Any) -> None:
+    """Raise if edge attributes are to be masked, which heterogeneous graphs do not know yet."""
+    asked = getattr(settings, "edge_attributes", None)
+    if asked is not None:
+        raise UnsupportedError(
+            f"Edge attributes of a heterogeneous graph cannot be masked yet (got edge_attributes={asked!r}). Leave it out."
+        )
+
+
 @dataclass(frozen=True)
 class FeatureBaseline:
-    """What the features of each node become where they are masked.
+    """What the features of each node (or the attributes of each edge) become where they are masked.
 
     Args:
         asked: ``"zero"``, ``"mean"``, ``"others"``, or one number per feature.
         mean: the mean features over the data, [F], if these are asked for.
-        seed: of the draw of other nodes.
+        seed: of the draw of other nodes (or edges).
     """
 
     asked: str | Sequence[float]
@@ -42,8 +52,8 @@ class FeatureBaseline:
     seed: int = 0
 
     @classmethod
-    def of(cls, asked: str | Sequence[float] | None, data: Any, seed: int = 0) -> FeatureBaseline:
-        """The baseline for data: one graph, or a sequence of graphs over whose nodes the mean is taken."""
+    def of(cls, asked: str | Sequence[float] | None, data: Any, seed: int = 0, edges: bool = False) -> FeatureBaseline:
+        """The baseline for data: one graph, or a sequence of graphs over whose nodes (or edges) the mean is taken."""
         if asked != MEAN:
             return cls(ZERO if asked is None else asked, None, seed)
         graphs = [data[n] for n in range(len(data))] if isinstance(data, Sequence | Dataset) else [data]
@@ -51,9 +61,9 @@ class FeatureBaseline:
             raise InputError(
                 "baseline='mean' needs all features in memory (got a large graph). Give a row, a number per feature."
             )
-        nodes = sum(int(one.num_nodes) for one in graphs)
-        total = sum(one.x.double().sum(0) for one in graphs)
-        return cls(MEAN, torch.as_tensor(total) / max(nodes, 1), seed)
+        values = [one.x if not edges else attribute_columns(one[attribute_name(one)]) for one in graphs]
+        total = sum(one.double().sum(0) for one in values)
+        return cls(MEAN, torch.as_tensor(total) / max(sum(map(len, values)), 1), seed)
 
     def rows(self, x: Tensor) -> Tensor | None:
         """What the features [N, F] of one graph become, [N, F]; None for 0.
@@ -77,3 +87,31 @@ class FeatureBaseline:
         """Another node for each node, drawn uniformly, [N]; a single node has none but itself."""
         shift = torch.randint(1, max(nodes, 2), (nodes,), generator=torch.Generator().manual_seed(self.seed))
         return (torch.arange(nodes) + shift) % max(nodes, 1)
+
+
+# --- attributes of edges ---------------------------------------------------------------------------------------------------
+
+
+def attribute_name(given: Any) -> str:
+    """The argument (or attribute of a graph) that holds what is known of each edge: ``edge_attr``, else ``edge_weight``."""
+    for name in ("edge_attr", "edge_weight"):
+        value = given.get(name)
+        if isinstance(value, Tensor) and value.is_floating_point() and value.dim() in (1, 2):
+            return name
+    raise InputError(
+        "A mask of edge attributes needs edge_attr, floating point [edges, attributes], or edge_weight [edges], that the "
+        "model takes (got neither). Add it to the data or the call, or leave edge_attributes out."
+    )
+
+
+def attribute_columns(value: Tensor) -> Tensor:
+    """Attributes of edges as columns, [E, D]; weights [E] are one column."""
+    return value.view(len(value), -1)
+
+
+def mask_attributes(inputs: ModelInputs, baseline: FeatureBaseline) -> ModelInputs:
+    """The same graph, whose edge attributes can be masked and then become a baseline."""
+    name = attribute_name(inputs.kwargs)
+    rows = baseline.rows(attribute_columns(inputs.kwargs[name]))
+    known = {MASKED_ATTRIBUTES: name} | ({} if rows is None else {EDGE_BASELINE: rows})
+    return replace(inputs, kwargs={**inputs.kwargs, **known})

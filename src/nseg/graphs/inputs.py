@@ -20,6 +20,13 @@ NODE_TYPES = ".node_types"
 MATRIX, EDGE_VALUE = ".matrix", ".edge_value"
 """Arguments of a graph that the model takes as a sparse matrix: the matrix's form, and the value of each entry."""
 
+MASKED_ATTRIBUTES, EDGE_BASELINE = ".masked_attributes", ".edge_baseline"
+"""Arguments of a graph whose edge attributes are masked: the name of the argument that holds them, and what they become,
+[E, D]; without the latter 0."""
+
+HIDDEN = (MATRIX, EDGE_VALUE, MASKED_ATTRIBUTES, EDGE_BASELINE)
+"""Arguments that the model does not get."""
+
 
 class Role(Enum):
     """What the entries of a model argument stand for, hence how it is cut and packed."""
@@ -75,9 +82,9 @@ class ModelInputs:
     def call_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the model is called with: positional arguments (the edges as the matrix that it expects), and keywords."""
         form = self.kwargs.get(MATRIX)
+        rest = {name: value for name, value in self.kwargs.items() if name not in HIDDEN}
         if form is None:
-            return (self.x, self.edge_index), dict(self.kwargs)
-        rest = {name: value for name, value in self.kwargs.items() if name not in (MATRIX, EDGE_VALUE)}
+            return (self.x, self.edge_index), rest
         return (self.x, form.matrix(self.edge_index, self.kwargs.get(EDGE_VALUE), self.num_nodes)), rest
 
     @property

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from nseg.errors import ModelError
 from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.inputs import MASKED_ATTRIBUTES
 from nseg.model.hooks import message_passing_layers, node_embeddings, record_layer_outputs
 from nseg.model.outcomes import Outcome
 from nseg.model.removal import Remover, SmallerGraphs
@@ -23,8 +24,9 @@ from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
 Weights = Mapping[str, Tensor]
 """Weights of K worlds by part: ``"edges"``, the weight of each edge's messages, [K, E]; ``"nodes"``, the factor of each
-node's features, [K, N, 1] or [K, N, F]. A part that is absent is left as it is. Where edges are deleted, ``"outside"`` says
-whether the edges outside the instances stay, [K]; they do if it is absent."""
+node's features, [K, N, 1] or [K, N, F]; ``"attributes"``, that of each edge's attributes, [K, E, 1] or [K, E, D]. A part
+that is absent is left as it is. Where edges are deleted, ``"outside"`` says whether the edges outside the instances stay,
+[K]; they do if it is absent."""
 
 MakeRemover = Callable[[bool, WorldRunner], Remover]
 """Makes what deletes edges: from whether reverses outside the instances are tied, and the runner that weighs messages."""
@@ -184,7 +186,7 @@ class CausalModel:
         remover = self._remover
         if remover is not None:
             return remover.run(weights, worlds)
-        return self._runner.run(weights.get("edges"), weights.get("nodes"), worlds)
+        return self._runner.run(weights.get("edges"), weights.get("nodes"), worlds, attribute=weights.get("attributes"))
 
     def mean_over_rows(self, value: Tensor) -> Tensor:
         """Mean over each instance's rows, [K, R] to [K, B]."""
@@ -266,7 +268,9 @@ class CausalModel:
                 "with an explainer that does not change features."
             )
         ones = {"edges": torch.ones(1, instances.num_edges), "nodes": torch.ones(1, instances.num_nodes, 1)}
-        asked = [name for name, on in (("edges", edges), ("nodes", nodes)) if on]
+        ones["attributes"] = torch.ones(1, instances.num_edges, 1)
+        masked = (("edges", edges), ("nodes", nodes), ("attributes", MASKED_ATTRIBUTES in instances.args))
+        asked = [name for name, on in masked if on]
         weights = {name: ones[name].to(instances.x.device, self.dtype).requires_grad_() for name in asked}
         with torch.enable_grad():
             p = self.do(weights).sum()
@@ -275,7 +279,11 @@ class CausalModel:
                 continue
             found = torch.autograd.grad(p, weight, allow_unused=True, retain_graph=True)[0] if p.requires_grad else None
             if found is None:
-                what, argument = ("edges", "edge") if name == "edges" else ("features", "node")
+                what, remedy = {
+                    "edges": ("edges", "edge_mask_type=None"),
+                    "nodes": ("features", "node_mask_type=None"),
+                    "attributes": ("edge attributes", "edge_attributes=None"),
+                }[name]
                 if self._changes_without(name, weight):
                     raise ModelError(
                         f"The model's output must have a gradient with respect to the {what} that are to be masked (it does "
@@ -283,7 +291,7 @@ class CausalModel:
                     )
                 raise ModelError(
                     f"The model's output must depend on the {what} that are to be masked (it does not, for the explained "
-                    f"rows). Set {argument}_mask_type=None, or check what the model does with them."
+                    f"rows). Set {remedy}, or check what the model does with them."
                 )
 
     @torch.no_grad()

@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError
+from nseg.graphs.baseline import attribute_columns
 from nseg.graphs.batch import InstanceBatch, WorldBatch
-from nseg.graphs.inputs import ModelInputs
+from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.matching import KnownMatches
@@ -78,7 +79,14 @@ class WorldRunner:
         other._messages = messages if self._messages is not None else None
         return other
 
-    def run(self, edge: Tensor | None, node: Tensor | None, worlds: int, scaled: Sequence[Tensor] | None = None) -> Tensor:
+    def run(
+        self,
+        edge: Tensor | None,
+        node: Tensor | None,
+        worlds: int,
+        scaled: Sequence[Tensor] | None = None,
+        attribute: Tensor | None = None,
+    ) -> Tensor:
         """The model's output for the explained rows in K worlds, [K, R, ...].
 
         Args:
@@ -86,12 +94,15 @@ class WorldRunner:
             node: factor of each node's features, [K, N, 1] or [K, N, F]; None leaves them.
             worlds: K.
             scaled: weight of every single message of each step (:meth:`messages`), [K * M] each, in place of ``edge``.
+            attribute: factor of each edge's attributes, [K, E, 1] or [K, E, D]; None leaves them.
         """
-        share = node is None and self.strategy.hops is not None and self.instances.nodes_can_be_shared
+        share = node is None and attribute is None and self.strategy.hops is not None and self.instances.nodes_can_be_shared
         plan = self.plan(worlds, share)
         inputs = plan.batch.inputs
         if node is not None:
             inputs = replace(inputs, x=self.instances.masked_features(node).flatten(0, 1))
+        if attribute is not None:
+            inputs = replace(inputs, kwargs={**inputs.kwargs, **_masked_attributes(self.instances, attribute)})
         weights = scaled if edge is None else torch.cat([edge.flatten(), edge.new_ones(1)])
         return self.forward(inputs, plan.calls, weights)[plan.batch.rows]
 
@@ -230,6 +241,16 @@ class WorldRunner:
         batch = self._world_batch(worlds, share)
         calls: list[PlannedCall | None] = [step.in_worlds(batch, self.instances) for step in self._messages or ()]
         return Plan(replace(batch, inputs=self.instances.without_edges(batch.inputs)), calls)
+
+
+def _masked_attributes(instances: InstanceBatch, factor: Tensor) -> dict[str, Tensor]:
+    """The argument that holds edge attributes in K worlds: times their factors, plus the baseline times the rest."""
+    name = instances.args[MASKED_ATTRIBUTES]
+    value, baseline = instances.args[name], instances.args.get(EDGE_BASELINE)
+    masked = attribute_columns(value) * factor
+    if baseline is not None:
+        masked = masked + baseline * (1 - factor)
+    return {name: masked.reshape(-1, *value.shape[1:])}
 
 
 def _of_messages(weights: MessageWeights, number: int, call: PlannedCall) -> Tensor | None:

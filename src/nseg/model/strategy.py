@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.inputs import MASKED_ATTRIBUTES
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def random_weights(instances: InstanceBatch, edges: bool, nodes: bool) -> dict[s
         edges, nodes: what is masked.
 
     Returns:
-        weights of edges [3, E] and nodes [3, N, 1].
+        weights of edges [3, E], nodes [3, N, 1] and edge attributes [3, E, 1].
     """
     rng, device = torch.Generator().manual_seed(0), instances.x.device
     dtype = instances.x.dtype if instances.x.is_floating_point() else torch.get_default_dtype()
@@ -77,4 +78,6 @@ def random_weights(instances: InstanceBatch, edges: bool, nodes: bool) -> dict[s
     weights = {"edges": draw(instances.num_edges)} if edges else {}
     if nodes and instances.x.is_floating_point() and instances.x.dim() == 2:
         weights["nodes"] = draw(instances.num_nodes, 1)
+    if MASKED_ATTRIBUTES in instances.args:
+        weights["attributes"] = draw(instances.num_edges, 1)
     return weights

@@ -174,7 +174,8 @@ class TracedGraph:
         def output(row: Tensor) -> Tensor:
             cuts = self.cuts(row, torch.arange(row.numel(), device=row.device), torch.zeros_like(row))
             causal = self._causal_model_of_cuts(cuts, strategy)
-            ids = {"edges": causal.instances.edge_id, "nodes": causal.instances.node_id}
+            edge_id, node_id = causal.instances.edge_id, causal.instances.node_id
+            ids = {"edges": edge_id, "attributes": edge_id, "nodes": node_id}
             return causal.output({name: weight[:, ids[name]] for name, weight in weights.items()})
 
         together = output(pilots)

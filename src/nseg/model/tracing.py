@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError
-from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.inputs import MASKED_ATTRIBUTES, ModelInputs, Role
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.matching import identity_error, match_edges
 from nseg.model.outcomes import Outcome
@@ -86,6 +86,9 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
 
     parameters = list(model.parameters())
     x = inputs.x.detach().clone()
+    kwargs, masked = dict(inputs.kwargs), inputs.kwargs.get(MASKED_ATTRIBUTES)
+    if masked is not None:  # what worlds change must not be taken for constant
+        kwargs[masked] = kwargs[masked].detach().clone().requires_grad_()
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
         stack.enter_context(hook_layers(model, on_propagate, on_message, on_aggregate))
@@ -96,7 +99,7 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
             for tensor in [x, *parameters]:
                 if tensor.is_floating_point():
                     tensor.requires_grad_(True)
-            output = call_model(model, replace(inputs, x=x), outcome)
+            output = call_model(model, replace(inputs, x=x, kwargs=kwargs), outcome)
         finally:
             for parameter in parameters:
                 parameter.requires_grad_(False)

@@ -1,30 +1,27 @@
-"""Named parts of a mask, and the elements that each part consists of.
+"""All parts of a mask, and the elements that they consist of.
 
-A part is what one tensor of a mask covers: the edges, the nodes, the features of nodes. An *element* is what is kept or
-left out as one: an edge or both directions of it; a node, one feature of a node, or one feature of all nodes.
+A part (:mod:`nseg.search.part`) is what one tensor of a mask covers: the edges, the nodes, the features of nodes, the
+attributes of edges. An *element* is what is kept or left out as one: an edge or both directions of it; a node, one feature
+of a node, or one feature of all nodes.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
-from nseg.errors import InputError
 from nseg.graphs.batch import InstanceBatch, offsets
-from nseg.graphs.inputs import EDGE_KIND, Role
-from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
-from nseg.search.formulas import size
+from nseg.search.feature_parts import AttributePart, NodePart
+from nseg.search.part import ATTRIBUTES, EDGES, NODES, EdgePart, Part
 from nseg.search.settings import BaseSettings
 
-EDGES, NODES = "edges", "nodes"
+__all__ = ["ATTRIBUTES", "EDGES", "NODES", "TRIVIAL_VALUES", "EdgePart", "MaskParts", "Masks", "NodePart", "Part"]
 
 TRIVIAL_VALUES = {"all": 1.0, "none": 0.0, "half": 0.5}
 """Value of every element of a trivial explanation."""
@@ -48,182 +45,6 @@ class Masks(dict[str, Tensor]):
 
 
 @dataclass(frozen=True)
-class Part(ABC):
-    """One part of a mask.
-
-    Values of its elements are [..., n] or [..., n, w] (:attr:`shape`); weights are what the causal model takes.
-
-    Args:
-        instances: B instances.
-    """
-
-    instances: InstanceBatch
-
-    name: ClassVar[str]
-    group: ClassVar[int]
-    """0 for structure, 1 for features: sub-events of the complement keep or change whole groups (Eq. 11)."""
-
-    @property
-    @abstractmethod
-    def owner(self) -> Tensor:
-        """Instance of each row of the values, [n]."""
-
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """Elements per row of the values."""
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the values."""
-
-    @property
-    @abstractmethod
-    def unit(self) -> str:
-        """What the elements are called, in plural."""
-
-    @abstractmethod
-    def on(self, instances: InstanceBatch) -> Part:
-        """The same part of other instances."""
-
-    @abstractmethod
-    def to_weights(self, values: Tensor) -> Tensor:
-        """Weights for the causal model from values of the elements."""
-
-    @abstractmethod
-    def from_weights(self, weights: Tensor) -> Tensor:
-        """Values of the elements from weights: the inverse of :meth:`to_weights`."""
-
-    @abstractmethod
-    def totals(self, values: Tensor) -> Tensor:
-        """Sum of each instance's values, an element counted as often as it covers something, [..., B]."""
-
-    @abstractmethod
-    def scale(self, whole_graph: bool) -> Tensor:
-        """Number of mask entries that start and mean entropy are scaled by, [B]."""
-
-
-@dataclass(frozen=True)
-class EdgePart(Part):
-    """Weights of the messages over edges.
-
-    Args:
-        undirected: whether both directions of an edge are one element.
-    """
-
-    undirected: bool = False
-    name = EDGES
-    group = 0
-    width = 1
-
-    @cached_property
-    def element(self) -> Tensor:
-        """Element of each edge, [E]."""
-        edge_index = self.instances.edge_index
-        position = torch.arange(edge_index.size(1), device=edge_index.device)
-        if not self.undirected:
-            return position
-        partner = reverse_edges(edge_index, self.instances.num_nodes, self.instances.args.get(EDGE_KIND))
-        element: Tensor = torch.unique(torch.minimum(position, partner), return_inverse=True)[1]
-        return element
-
-    @cached_property
-    def owner(self) -> Tensor:
-        owner = self.instances.edge_owner
-        number = int(self.element.max()) + 1 if self.element.numel() else 0
-        return owner.new_zeros(number).scatter(0, self.element, owner)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.owner.numel(),)
-
-    @property
-    def unit(self) -> str:
-        return "edges"
-
-    def on(self, instances: InstanceBatch) -> EdgePart:
-        return EdgePart(instances, self.undirected)
-
-    def to_weights(self, values: Tensor) -> Tensor:
-        return values[..., self.element] if self.undirected else values
-
-    def from_weights(self, weights: Tensor) -> Tensor:
-        values = weights.new_zeros(self.shape).scatter(0, self.element, weights)
-        if not torch.equal(values[self.element], weights):
-            raise InputError(
-                "Both directions of an edge must be kept or left out together if undirected=True (got a hard mask that "
-                "separates them). Make hard_edge_mask equal for both."
-            )
-        return values
-
-    def totals(self, values: Tensor) -> Tensor:
-        return size(self.to_weights(values), self.instances.edge_owner, len(self.instances))
-
-    def scale(self, whole_graph: bool) -> Tensor:
-        count = self.instances.total[:, 0] if whole_graph else self.instances.ptr[Role.EDGE].diff()
-        return count.clamp_min(1)
-
-
-@dataclass(frozen=True)
-class NodePart(Part):
-    """Factors of the features of nodes.
-
-    Args:
-        kind: one element per node (``object``), per feature of a node (``attributes``), or per feature of all nodes (of
-            one type) of an instance (``common_attributes``).
-    """
-
-    kind: MaskType = MaskType.object
-    name = NODES
-    group = 1
-
-    @cached_property
-    def owner(self) -> Tensor:
-        if self.kind is MaskType.common_attributes:
-            instances = torch.arange(len(self.instances), device=self.instances.x.device)
-            return instances.repeat_interleave(self.instances.node_types)
-        return self.instances.node_owner
-
-    @property
-    def width(self) -> int:
-        return 1 if self.kind is MaskType.object else self.instances.x.size(-1)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.owner.numel(), self.width
-
-    @property
-    def unit(self) -> str:
-        return {
-            MaskType.object: "nodes",
-            MaskType.attributes: "features of nodes",
-            MaskType.common_attributes: "features",
-        }[self.kind]
-
-    def on(self, instances: InstanceBatch) -> NodePart:
-        return NodePart(instances, self.kind)
-
-    def to_weights(self, values: Tensor) -> Tensor:
-        return values[..., self.instances.node_group, :] if self.kind is MaskType.common_attributes else values
-
-    def from_weights(self, weights: Tensor) -> Tensor:
-        if self.kind is MaskType.common_attributes:
-            index = self.instances.node_group.view(-1, 1).expand(-1, self.width)
-            return weights.new_zeros(self.shape).scatter(0, index, weights)
-        return weights
-
-    def totals(self, values: Tensor) -> Tensor:
-        return size(values.sum(-1), self.owner, len(self.instances))
-
-    def scale(self, whole_graph: bool) -> Tensor:
-        count = self.instances.total[:, 1] if whole_graph else self.instances.ptr[Role.NODE].diff()
-        if self.kind is MaskType.common_attributes:
-            count = torch.full_like(count, self.instances.node_types)
-        return (count * self.width).clamp_min(1)
-
-
-@dataclass(frozen=True)
 class MaskParts:
     """All parts of a mask, and one flat numbering of their elements, part after part.
 
@@ -236,9 +57,18 @@ class MaskParts:
     parts: tuple[Part, ...]
 
     @classmethod
-    def of(cls, instances: InstanceBatch, edges: bool, nodes: MaskType | None = None, undirected: bool = False) -> MaskParts:
-        """The parts that the mask types of PyG ask for."""
+    def of(
+        cls,
+        instances: InstanceBatch,
+        edges: bool,
+        nodes: MaskType | None = None,
+        undirected: bool = False,
+        attributes: MaskType | None = None,
+    ) -> MaskParts:
+        """The parts that mask types ask for: of edges, nodes, and edge attributes."""
         parts: list[Part] = [EdgePart(instances, undirected)] if edges else []
+        if attributes is not None:
+            parts.append(AttributePart(instances, attributes))
         if nodes is not None:
             parts.append(NodePart(instances, nodes))
         return cls(instances, tuple(parts))

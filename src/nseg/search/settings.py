@@ -26,6 +26,9 @@ Check = Callable[[Any], str | None]
 BASELINES = ("zero", "mean", "others")
 """What masked features become, by name."""
 
+ATTRIBUTE_MASKS = ("attributes", "common_attributes")
+"""Masks of edge attributes, by the names that PyG has for masks of features."""
+
 EXTRACTIONS = ("prefix", "threshold", "topk")
 
 INTERVENTIONS = ("mask", "remove", "both")
@@ -106,6 +109,11 @@ def check_baseline(value: Any) -> str | None:
     numbers = isinstance(value, tuple | list) and len(value) > 0
     numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in value)
     return None if numbers or value in BASELINES else "'zero', 'mean', 'others' or a row of numbers, one per feature"
+
+
+def check_attributes(value: Any) -> str | None:
+    """A setting must be a kind of mask of edge attributes, or None for none."""
+    return None if value in (None, *ATTRIBUTE_MASKS) else "None, " + " or ".join(map(repr, ATTRIBUTE_MASKS))
 
 
 def flag_field(default: bool) -> Any:
@@ -257,6 +265,9 @@ class Settings(BaseSettings):
         path_points: points on the path from no element to all at which gradients are taken, for a second ranking
             (integrated gradients); 0 makes none.
         rounds, kicks, exact: as in :class:`BaseSettings`, but on by default.
+        edge_attributes: mask the attributes of edges instead of the edges: ``"attributes"``, one element per column of
+            ``edge_attr`` of each edge; ``"common_attributes"``, one per column of all edges. The edges themselves stay.
+        edge_baseline: what a masked attribute becomes, as ``baseline`` for features, over the edges.
         whole_graph: scale start and mean entropy by the edges and nodes of the whole graph, as the published code does,
             instead of those of the computation graph.
     """
@@ -281,10 +292,19 @@ class Settings(BaseSettings):
     rounds: int = integer_field(6)
     kicks: int = integer_field(4)
     exact: int = integer_field(10, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
+    edge_attributes: str | None = field(default=None, metadata={"check": check_attributes, "try": "'attributes'"})
+    edge_baseline: str | tuple[float, ...] = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
     whole_graph: bool = flag_field(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if isinstance(self.edge_baseline, list):
+            object.__setattr__(self, "edge_baseline", tuple(self.edge_baseline))
+        if self.edge_attributes is not None and (self.undirected or self.connected):
+            raise SettingsError(
+                "undirected and connected are of edges, and edge_attributes masks attributes instead (got both). Leave one "
+                "out."
+            )
         if self.surrogate not in SURROGATES[self.objective]:
             raise SettingsError(
                 f"surrogate must be 'log' or 'gap' for objective {self.objective!r} (got {self.surrogate!r}). Try 'log'."

@@ -26,7 +26,7 @@ from nseg.explain.progress import Advance, no_progress
 from nseg.explain.time_budget import TimeBudget, limit_search
 from nseg.explain.verification import SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
-from nseg.graphs.baseline import FeatureBaseline
+from nseg.graphs.baseline import FeatureBaseline, mask_attributes
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs, edges_of
 from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role
@@ -79,7 +79,7 @@ class ExplainJob(ABC):
 
     SENT = (
         *("explainer", "data", "target", "budget", "kwargs", "strict", "phenomenon", "seed", "original_size"),
-        *("targets", "plain", "outcome", "feature_baseline", "time"),
+        *("targets", "plain", "outcome", "feature_baseline", "edge_baseline", "time"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
 
@@ -96,6 +96,7 @@ class ExplainJob(ABC):
         settings = self.algorithm.settings if isinstance(self.algorithm, BatchedAlgorithm) else BaseSettings()
         self.outcome: Outcome = outcome_of(explainer.model_config, settings.outcome)
         self.feature_baseline = FeatureBaseline.of(settings.baseline, data, settings.seed)
+        self.edge_baseline = self.algorithm.edge_baseline(data) if isinstance(self.algorithm, BatchedAlgorithm) else None
         self.time: TimeBudget | None = None
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
@@ -342,7 +343,8 @@ class ExplainJob(ABC):
         """The model's arguments on one graph, checked."""
         found = {name: data[name] for name in argument_names(self.model, data)} | kwargs
         inputs = check_inputs(self.model, data.x, edges_of(self.model, data), found, self.outcome.level)
-        return replace(inputs, original_size=self.original_size, baseline=self.feature_baseline.rows(inputs.x))
+        inputs = replace(inputs, original_size=self.original_size, baseline=self.feature_baseline.rows(inputs.x))
+        return inputs if self.edge_baseline is None else mask_attributes(inputs, self.edge_baseline)
 
     def _given_classes(self, data: Data, number: int | None = None) -> Tensor | None:
         """The caller's classes of all outputs on one graph, if a phenomenon is explained."""

@@ -23,7 +23,7 @@ from nseg.explain.jobs.one_graph import OneGraphJob
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.typed import fill_graph, masks_to_flat, to_types
 from nseg.graph_types import GraphTypes
-from nseg.graphs.baseline import require_zero_baseline
+from nseg.graphs.baseline import require_no_attribute_mask, require_zero_baseline
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_index
 from nseg.graphs.hetero import HeteroGraph, HeteroSchema
@@ -65,6 +65,7 @@ class HeteroJob(ExplainJob):
     """What jobs of heterogeneous graphs share."""
 
     def __init__(self, explainer: Explainer, *args: Any, **kwargs: Any) -> None:
+        require_no_attribute_mask(getattr(explainer.algorithm, "settings", None))
         require_zero_baseline(getattr(getattr(explainer.algorithm, "settings", None), "baseline", None))
         super().__init__(explainer, *args, **kwargs)
 
