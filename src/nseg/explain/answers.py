@@ -98,11 +98,6 @@ def build_explanation(
             return None if mask is None else mask[number * types : (number + 1) * types].clone()
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
-    def on_attributes(mask: Tensor | None) -> Tensor | None:
-        if mask is None or answer.attributes is MaskType.common_attributes:
-            return None if mask is None else mask[number : number + 1].clone()
-        return mask.new_zeros(edge_id.numel(), mask.size(1)).index_copy(0, edge_at, mask[edges])
-
     found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
     reached = torch.zeros(edge_id.numel(), dtype=torch.bool, device=edge_id.device)
     reached[edge_at] = True
@@ -110,8 +105,7 @@ def build_explanation(
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
-        ATTRIBUTE_MASK: on_attributes(answer.soft.get(ATTRIBUTES)),
-        HARD + ATTRIBUTE_MASK: on_attributes(answer.hard.get(ATTRIBUTES)),
+        **_attribute_masks(answer, number, edge_at, edge_id.numel()),
         **numbers_of(answer.measured, number, answer.soft_p[:, number]),
         "outcome": answer.event,
         "exact": bool(answer.exact[number]),
@@ -126,6 +120,18 @@ def build_explanation(
     for name, value in values.items():
         if value is not None:
             found[name] = value
+    return found
+
+
+def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor, edges: int) -> dict[str, Tensor]:
+    """One instance's masks of edge attributes on a graph with more edges: [E, D], or [1, D] for columns of all edges."""
+    found, mine = {}, answer.instances.members(Role.EDGE, number)
+    for name, masks in ((ATTRIBUTE_MASK, answer.soft), (HARD + ATTRIBUTE_MASK, answer.hard)):
+        mask = masks.get(ATTRIBUTES)
+        if mask is not None and answer.attributes is MaskType.common_attributes:
+            found[name] = mask[number : number + 1].clone()
+        elif mask is not None:
+            found[name] = mask.new_zeros(edges, mask.size(1)).index_copy(0, edge_at, mask[mine])
     return found
 
 

@@ -47,8 +47,7 @@ class TracedGraph:
         model: the model, borrowed.
         outcome: how its output is read.
         inputs: the whole graph.
-        edges: whether edges will be masked.
-        nodes: whether features will be masked.
+        edges, nodes: whether edges, and whether features will be masked.
     """
 
     def __init__(self, model: nn.Module, outcome: Outcome, inputs: ModelInputs, edges: bool, nodes: bool) -> None:
@@ -174,9 +173,8 @@ class TracedGraph:
         def output(row: Tensor) -> Tensor:
             cuts = self.cuts(row, torch.arange(row.numel(), device=row.device), torch.zeros_like(row))
             causal = self._causal_model_of_cuts(cuts, strategy)
-            edge_id, node_id = causal.instances.edge_id, causal.instances.node_id
-            ids = {"edges": edge_id, "attributes": edge_id, "nodes": node_id}
-            return causal.output({name: weight[:, ids[name]] for name, weight in weights.items()})
+            here = causal.instances
+            return causal.output({k: w[:, here.node_id if k == "nodes" else here.edge_id] for k, w in weights.items()})
 
         together = output(pilots)
         alone = torch.cat([output(pilots[n : n + 1]) for n in range(pilots.numel())], 1)
