@@ -99,8 +99,7 @@ def build_explanation(
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
     found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
-    reached = torch.zeros(edge_id.numel(), dtype=torch.bool, device=edge_id.device)
-    reached[edge_at] = True
+    reached = torch.isin(torch.arange(edge_id.numel(), device=edge_id.device), edge_at)
     values = {
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
