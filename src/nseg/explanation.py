@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_geometric.explain import Explanation as PyGExplanation
 
 from nseg.adjacency import is_matrix, matrix_edges, without_duplicates
-from nseg.errors import InputError
+from nseg.errors import InputError, UnsupportedError
 
 MASKS = ("edge_mask", "node_mask")
 """Masks that PyG knows."""
@@ -99,6 +99,8 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         """
         measure = self.__dict__.pop("_measure", None)
         found: Explanation = super().threshold(*args, **kwargs)
+        if found is not self and self.get(ATTRIBUTE_MASK) is not None:
+            raise UnsupportedError("A threshold is of masks that PyG knows (got one of edge attributes). Leave it out.")
         hard = [name for name in MASKS if self.get(HARD + name) is not None]
         if found is self or not hard:
             return found

@@ -14,9 +14,9 @@ from torch_geometric.data import Batch, Data
 from torch_geometric.explain import Explainer, Explanation, HeteroExplanation
 from torch_geometric.explain.config import MaskType
 
-from nseg.errors import InputError, NsegWarning
+from nseg.errors import InputError, NsegWarning, UnsupportedError
 from nseg.events import Custom
-from nseg.explanation import explained_targets, given_edges, with_ids
+from nseg.explanation import ATTRIBUTE_MASK, explained_targets, given_edges, with_ids
 from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.checks import check_inputs, edges_of
 from nseg.graphs.inputs import ModelInputs, Role
@@ -130,6 +130,8 @@ class WorldEvaluator:
         if not isinstance(data, Data) or (isinstance(data, Batch) and explainer.model_config.task_level.value == "graph"):
             data = separate_graphs(data)
         check_model(model)
+        if any(one.get(ATTRIBUTE_MASK) is not None for one in found):
+            raise UnsupportedError("Metrics are of edges and features (got masks of edge attributes). See pns and words().")
         self.explainer, self.data, self.explanations = explainer, data, [with_ids(one) for one in found]
         settings = found[0].get("settings") or {}
         self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))

@@ -13,7 +13,7 @@ from torch_geometric.explain import Explainer, Explanation
 from torch_geometric.explain.config import MaskType
 
 from nseg.events import Event
-from nseg.explanation import on_cpu
+from nseg.explanation import ATTRIBUTE_MASK, on_cpu
 from nseg.metrics.certificate import Certificate
 from nseg.metrics.fidelity import Evaluator
 from nseg.model.outcomes import outcome_of
@@ -144,7 +144,8 @@ def evaluate_method(
     """The explanations of one method, evaluated with the model if an explainer and graphs are given."""
     position_of = {int(one.output_id): b for b, one in enumerate(explanations)}
     drawn = [on_cpu(one) for one in explanations]  # a page is made on the CPU; only the evaluator needs the model's device
-    if explainer is None or explained.graphs is None:
+    of_attributes = any(one.get(ATTRIBUTE_MASK) is not None for one in explanations)  # which metrics do not know
+    if explainer is None or explained.graphs is None or of_attributes:
         return Method(name, drawn, position_of, certificates)
     evaluator = Evaluator(explainer, explained.graphs, [one.__dict__.get("_by_type", one) for one in explanations])
     worlds = evaluate_worlds(evaluator, evaluator.masks("hard"))

@@ -7,7 +7,7 @@ Columns of a table with one row per explanation (:data:`EXPLANATION_COLUMNS`):
 - ``class``, ``class_name``: the explained class; ``p``: its probability on the whole graph;
 - ``p_factual``, ``p_complement``: its probability with only the explanation, and without it; ``pns``, ``pn``, ``ps``: lower
   bounds; ``exact``, ``seed``: as on an explanation;
-- ``edges_kept``, ``edges``, ``nodes_kept``, ``nodes``, ``features_kept``, ``features``: how many are kept, and of how many;
+- ``edges_kept``, ``edges``, ``nodes_kept``, ``nodes``, ``features_kept``, ``features``, ``attributes_kept``, ``attributes``: how many are kept, and of how many;
 - ``kept``: names of what is kept, separated by ``; ``; ``sentence``: the explanation in words; ``reason``: why there is
   none.
 
@@ -70,6 +70,7 @@ EXPLANATION_COLUMNS = (
         "ps",
     ),
     *("exact", "seed", "edges_kept", "edges", "nodes_kept", "nodes", "features_kept", "features"),
+    *("attributes_kept", "attributes"),
     *("kept", "sentence", "reason"),
 )
 ELEMENT_COLUMNS = (
@@ -108,7 +109,8 @@ def explanation_record(one: Explanation) -> Record:
 
 
 def _counted(part: PartSize) -> str:
-    return {"directed edges": "edges", "node features": "features"}.get(part.unit, part.unit)
+    unit: str = part.unit
+    return unit.removeprefix("directed ").removeprefix("node ").removeprefix("edge ")
 
 
 def element_records(one: Explanation, left_out: bool = False) -> Iterator[Record]:
@@ -160,7 +162,7 @@ def _element_cells(one: Explanation, element: Element) -> Record:
             found[f"{end}_name"] = names.node_label(found[end])
     if element.edge is not None and element.source is not None and element.target is not None:
         found["edge_name"] = names.edge_name(element.edge, element.source, element.target) or None
-    if element.feature is not None:
+    if element.feature is not None and element.kind in ("node feature", "feature"):
         own = names if element.node is None else names.of_node(element.node)
         own = own if element.node_type is None else names.of_type(element.node_type)
         found |= {"feature_name": own.feature(element.feature), "unit": own.unit(element.feature) or None}

@@ -14,6 +14,8 @@ Columns, a row per explanation (:data:`SCHEMA`):
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
 - ``edge_mask``, ``hard_edge_mask``, ``reached``: a value for each of those edges; ``node_mask``, ``hard_node_mask``: row by
   row, ``node_mask_width`` values for each of those nodes (or once, for features common to all nodes);
+- ``edge_attr_mask``, ``hard_edge_attr_mask``: row by row, ``edge_attr_mask_width`` values for each of those edges (or once,
+  for columns of all edges), where attributes of edges are masked; absent in files of earlier versions;
 - ``targets``, ``prediction``: class and model output of each output of the computation graph, the latter row by row with
   ``prediction_width`` values each (null: one number each); ``index``: positions of the explained output in them;
 - ``settings``, ``model_config``: JSON; ``arguments``: names of the model's arguments besides ``x`` and ``edge_index``;
@@ -47,7 +49,7 @@ from torch_geometric.explain.config import MaskType, ModelConfig
 
 from nseg.errors import StoreError
 from nseg.events import event_from
-from nseg.explanation import FLAGS, NUMBERS, TEXTS, Explanation, explained_targets, with_ids
+from nseg.explanation import ATTRIBUTE_MASK, FLAGS, HARD, NUMBERS, TEXTS, Explanation, explained_targets, with_ids
 from nseg.graph_types import GraphTypes
 from nseg.hetero_explanation import HeteroExplanation, from_flat, graph_types, node_kind
 from nseg.storage import files
@@ -61,11 +63,14 @@ TENSORS = {
     "reached": torch.bool,
     "node_mask": torch.float,
     "hard_node_mask": torch.bool,
+    ATTRIBUTE_MASK: torch.float,
+    HARD + ATTRIBUTE_MASK: torch.bool,
     "edge_order": torch.long,
     "node_order": torch.long,
     "path_sizes": torch.long,
     "path_pns": torch.float,
 }
+ATTRIBUTE_WIDTH = f"{ATTRIBUTE_MASK}_width"
 OUTPUTS = {"index": torch.long, "targets": torch.long, "prediction": torch.float}
 ATTRIBUTES = {"targets": "target"}  # where the attribute of an explanation is not called like the column
 OPTIONAL = ("exact", "left_out", "seed")  # not on every explanation
@@ -85,6 +90,7 @@ SCHEMA = pa.schema(
         "seed": pa.int64(),
         **{name: pa.list_(_ARROW[dtype]) for name, dtype in {**TENSORS, **OUTPUTS}.items()},
         "node_mask_width": pa.int64(),
+        ATTRIBUTE_WIDTH: pa.int64(),
         "prediction_width": pa.int64(),
         "settings": pa.string(),
         "model_config": pa.string(),
@@ -107,6 +113,7 @@ def encode(explanations: Sequence[Explanation]) -> bytes:
     for name in (
         "edge_mask",
         "node_mask",
+        ATTRIBUTE_MASK,
         "prediction",
         "path_pns",
     ):  # numbers of a model in double precision keep all their digits
@@ -232,8 +239,13 @@ def _add_tensors(row: dict[str, Any], one: Explanation, names: Mapping[str, torc
             row[name] = value.flatten().to("cpu", torch.double if wide else usual).numpy()
             dtypes |= {} if value.dtype is usual else {name: str(value.dtype).removeprefix("torch.")}
             if value.dim() > 1:
-                row["prediction_width" if name == "prediction" else "node_mask_width"] = value.size(1)
+                row[_width_of(name)] = value.size(1)
     row["dtypes"] = json.dumps(dtypes) if dtypes else None
+
+
+def _width_of(name: str) -> str:
+    """The column that holds the width of a tensor with two dimensions."""
+    return "prediction_width" if name == "prediction" else ATTRIBUTE_WIDTH if ATTRIBUTE_MASK in name else "node_mask_width"
 
 
 def _kept_ends(one: Explanation) -> Tensor | None:
@@ -318,6 +330,8 @@ def _reshape(name: str, value: Tensor, row: dict[str, Any]) -> Tensor:
     if name.endswith("node_mask") or name == "node_order":
         width = row["node_mask_width"]
         return value.view(-1, width) if width else value.view(len(row["node_id"]), 0)
+    if name.endswith(ATTRIBUTE_MASK):
+        return value.view(-1, row[ATTRIBUTE_WIDTH])
     if name == "prediction" and row.get("prediction_width") is not None:
         return value.view(-1, row["prediction_width"])
     return value

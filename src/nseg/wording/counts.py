@@ -15,7 +15,7 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
-from nseg.explanation import edge_kinds, target_nodes, task_level
+from nseg.explanation import ATTRIBUTE_MASK, edge_kinds, target_nodes, task_level
 from nseg.graphs.subgraph import reverse_edges
 from nseg.hetero_explanation import flat_view, node_kind
 from nseg.wording.numbers import plural
@@ -23,7 +23,7 @@ from nseg.wording.numbers import plural
 DEFAULT_THRESHOLD = 0.5
 """Weight above which a soft mask counts as kept when the explanation has no hard mask."""
 
-Unit = Literal["edges", "directed edges", "nodes", "node features", "features"]
+Unit = Literal["edges", "directed edges", "nodes", "node features", "features", "edge attributes", "attributes"]
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,8 @@ class PartSize:
         kept: number of kept elements.
         total: number of elements that can matter for the output.
         unit: what the elements are; ``"node features"`` are single features of single nodes, ``"features"`` belong to all
-            nodes at once.
-        nodes: number of nodes of which a feature is kept, for ``"node features"``.
+            nodes at once; ``"edge attributes"`` and ``"attributes"`` likewise, of edges.
+        nodes: number of nodes of which a feature is kept, for ``"node features"``; of edges, for ``"edge attributes"``.
     """
 
     kept: int
@@ -56,6 +56,10 @@ class PartSize:
             return f"{plural(self.kept, 'feature')} of {plural(self.nodes, node)}"
         if self.unit == "features":
             return f"{plural(self.kept, 'feature')} of all {node}s"
+        if self.unit.endswith("attributes"):
+            edge = "bond" if molecule else "edge"
+            whose = f"all {edge}s" if self.unit == "attributes" else plural(self.nodes, edge)
+            return f"{plural(self.kept, 'attribute')} of {whose}"
         return plural(self.kept, self._word(molecule))
 
     def share(self, molecule: bool = False, where: bool = True) -> str:
@@ -67,7 +71,13 @@ class PartSize:
         ('1 of 4 features (of all nodes)', '1 of 1 atom')
         """
         node = "atom" if molecule else "node"
-        places = {"node features": f" (on {plural(self.nodes, node)})", "features": f" (of all {node}s)"}
+        edge = "bond" if molecule else "edge"
+        places = {
+            "node features": f" (on {plural(self.nodes, node)})",
+            "features": f" (of all {node}s)",
+            "edge attributes": f" (on {plural(self.nodes, edge)})",
+            "attributes": f" (of all {edge}s)",
+        }
         place = places.get(self.unit, "") if where else ""
         return f"{self.kept} of {plural(self.total, self._word(molecule))}{place}"
 
@@ -103,6 +113,12 @@ def kept_parts(explanation: Explanation, reached: Tensor | None = None, level: s
     if edge_mask is not None:
         values = element_values(explanation, edge_mask, reached)
         found.append(PartSize(int((values > 0).sum()), values.numel(), edge_unit(explanation, reached)))
+    attributes = hard_mask(explanation, ATTRIBUTE_MASK)
+    if attributes is not None and is_common(explanation):
+        found.append(PartSize(int(attributes.sum()), attributes.numel(), "attributes"))
+    elif attributes is not None:
+        some = attributes[reached_edges(explanation, reached)]
+        found.append(PartSize(int(some.sum()), some.numel(), "edge attributes", int(some.any(1).sum())))
     node_mask, kind = hard_mask(explanation, "node_mask"), node_mask_type(explanation)
     if node_mask is not None and kind is MaskType.common_attributes:
         found.append(PartSize(int(node_mask.sum()), int(mask_cells(explanation).sum()), "features"))
@@ -130,6 +146,11 @@ def node_mask_type(explanation: Explanation) -> MaskType | None:
     return MaskType.common_attributes if mask.size(0) == 1 != _num_nodes(explanation) else MaskType.attributes
 
 
+def is_common(explanation: Explanation) -> bool:
+    """Whether the mask of edge attributes is one of columns of all edges."""
+    return bool((explanation.get("settings") or {}).get("edge_attributes") == MaskType.common_attributes.value)
+
+
 def mask_cells(explanation: Explanation) -> Tensor:
     """Which entries of the node mask stand for something, [N, w]: types of nodes may have fewer features than others."""
     known: Tensor | None = explanation.__dict__.get("_cells")
@@ -144,7 +165,7 @@ def hard_mask(explanation: Explanation, name: str) -> Tensor | None:
     if mask is None:
         return None
     hard = mask.detach().cpu().float().nan_to_num() > DEFAULT_THRESHOLD
-    return hard.view(hard.size(0), -1) if name == "node_mask" else hard
+    return hard if name == "edge_mask" else hard.view(hard.size(0), -1)
 
 
 def edge_unit(explanation: Explanation, reached: Tensor | None = None) -> Unit:

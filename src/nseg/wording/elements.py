@@ -12,13 +12,22 @@ from torch import Tensor
 from torch_geometric.explain import Explanation
 from torch_geometric.explain.config import MaskType
 
-from nseg.explanation import edge_kinds
+from nseg.explanation import ATTRIBUTE_MASK, edge_kinds
 from nseg.hetero_explanation import flat_view
 from nseg.names import Names
-from nseg.wording.counts import Unit, hard_mask, is_undirected, mask_cells, node_mask_type, reached_edges, reached_nodes
+from nseg.wording.counts import (
+    Unit,
+    hard_mask,
+    is_common,
+    is_undirected,
+    mask_cells,
+    node_mask_type,
+    reached_edges,
+    reached_nodes,
+)
 from nseg.wording.subject import caller_ids, names_of
 
-Kind = Literal["edge", "node", "node feature", "feature"]
+Kind = Literal["edge", "node", "node feature", "feature", "edge attribute", "attribute"]
 
 KINDS: dict[Unit, Kind] = {
     "edges": "edge",
@@ -26,6 +35,8 @@ KINDS: dict[Unit, Kind] = {
     "nodes": "node",
     "node features": "node feature",
     "features": "feature",
+    "edge attributes": "edge attribute",
+    "attributes": "attribute",
 }
 """What an element of each unit is called."""
 
@@ -35,14 +46,15 @@ class Element:
     """One edge, node or feature that an explanation keeps or leaves out; numbers are the caller's.
 
     Args:
-        kind: ``"edge"``, ``"node"``, ``"node feature"`` (of one node) or ``"feature"`` (of all nodes).
+        kind: ``"edge"``, ``"node"``, ``"node feature"`` (of one node), ``"feature"`` (of all nodes), ``"edge attribute"``
+            (of one edge) or ``"attribute"`` (of all edges).
         label: its name without what it belongs to, such as ``"tx-2716 -> tx-11"`` or ``"amount = 12.5 EUR"``.
         weight: in the soft mask; None if there is none.
         kept: whether the explanation keeps it.
-        owner: name of the node that a feature belongs to; of a feature of all nodes of a type, the type.
+        owner: name of the node or edge that a feature or attribute belongs to; the type, of a feature of all of its nodes.
         edge, source, target: of an edge; ends are None for a stored explanation without its graph.
         node: of a node or of one of its features.
-        feature: column of ``x``.
+        feature: column of ``x``, or of the edge attributes.
         value: of the feature; None if unknown.
         node_type: of a feature of all nodes of a type, in a heterogeneous graph.
     """
@@ -90,7 +102,8 @@ def elements(
         return []
     one = flat_view(one)
     names = names_of(one) if names is None else names
-    found = [*_edges(one, left_out, names, reached), *_node_elements(one, left_out, names, reached, level)]
+    found = [*_edges(one, left_out, names, reached), *_attributes(one, left_out, names, reached)]
+    found += [*_node_elements(one, left_out, names, reached, level)]
     return sorted(found, key=lambda element: (element.kind, not element.kept, -(element.weight or 0.0)))
 
 
@@ -114,6 +127,41 @@ def _edges(one: Explanation, left_out: bool, names: Names, reached: Tensor | Non
             label = names.edge(ids[number], source, target, both)
         weight = None if weights is None else weights[number]
         yield Element("edge", label, weight, bool(hard[position]), edge=ids[number], source=source, target=target)
+
+
+def _attributes(one: Explanation, left_out: bool, names: Names, reached: Tensor | None) -> Iterator[Element]:
+    """Attributes of edges, or of all edges at once."""
+    hard, soft = hard_mask(one, ATTRIBUTE_MASK), one.get(ATTRIBUTE_MASK)
+    if hard is None:
+        return
+    weight = soft.detach().cpu().float()
+    if is_common(one):
+        for _, column in (torch.ones_like(hard) if left_out else hard).nonzero().tolist():
+            yield Element(
+                "attribute", f"attribute {column}", float(weight[0, column]), bool(hard[0, column]), feature=column
+            )
+        return
+    ids, values = caller_ids(one, "edge_id", hard.size(0)).tolist(), attribute_values(one)
+    listed = (reached_edges(one, reached).unsqueeze(1) & (hard | left_out)).nonzero()
+    ends = _listed_ends(one, listed[:, 0]) if one.get("edge_index") is not None else None
+    for number, (position, column) in enumerate(listed.tolist()):
+        source, target = (None, None) if ends is None else ends[number]
+        edge = ids[position]
+        owner = f"edge {edge}" if source is None or target is None else names.edge(edge, source, target, False)
+        value = None if values is None else float(values[position, column])
+        label = f"attribute {column}" + ("" if value is None else f" = {value:.4g}")
+        found = Element("edge attribute", label, float(weight[position, column]), bool(hard[position, column]), owner, edge)
+        yield replace(found, source=source, target=target, feature=column, value=value)
+
+
+def attribute_values(one: Explanation) -> Tensor | None:
+    """The masked attributes of an explanation's edges, [E, D]; None if it has no graph."""
+    mask = one.get(ATTRIBUTE_MASK)
+    for name in ("edge_attr", "edge_weight"):
+        value: Tensor | None = one.get(name)
+        if mask is not None and value is not None and value.numel() == len(value) * mask.size(1):
+            return value.detach().cpu().view(len(value), -1)
+    return None
 
 
 def _weights(one: Explanation, name: str, listed: Tensor) -> list[float] | None:
@@ -201,12 +249,12 @@ def kept_texts(found: Sequence[Element], unit: Unit) -> list[str]:
     ['tx-1: new = 1, amount = 3 EUR']
     """
     kept = [one for one in found if one.kept and one.kind == KINDS[unit]]
-    if unit != "node features":
+    if unit not in ("node features", "edge attributes"):
         return [one.label if unit != "features" else one.text for one in kept]
-    by_node: dict[tuple[int | None, str], list[str]] = {}
+    by_owner: dict[tuple[int | None, int | None, str], list[str]] = {}
     for one in kept:
-        by_node.setdefault((one.node, one.owner), []).append(one.label)
-    return [f"{owner}: {', '.join(labels)}" for (_, owner), labels in by_node.items()]
+        by_owner.setdefault((one.node, one.edge, one.owner), []).append(one.label)
+    return [f"{owner}: {', '.join(labels)}" for (_, _, owner), labels in by_owner.items()]
 
 
 def distinct_names(names: Names, node_id: Sequence[int], symbols: Sequence[str] | None = None) -> Names:

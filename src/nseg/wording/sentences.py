@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch_geometric.explain import Explanation
 
+from nseg.explanation import ATTRIBUTE_MASK
 from nseg.hetero_explanation import flat_view, kept_paths
 from nseg.names import Names
 from nseg.wording.counts import PartSize, kept_parts
@@ -31,7 +32,23 @@ def sentence(one: Explanation) -> str:
     one = flat_view(one)
     if one.get("reason") is not None:
         return f"O{subject_name(one)[1:]} could not be explained: {one.reason}"
-    return " ".join(text for text in (*explanation_sentences(one, listed=MANY), deletion_text(one)) if text)
+    texts = (*explanation_sentences(one, listed=MANY), deletion_text(one), *baseline_texts(one))
+    return " ".join(text for text in texts if text)
+
+
+def baseline_texts(one: Explanation) -> list[str]:
+    """What masked features and edge attributes become, where that is not 0."""
+    settings, found = one.get("settings") or {}, []
+    for mask, name, what, others in (
+        ("node_mask", "baseline", "features", "nodes"),
+        (ATTRIBUTE_MASK, "edge_baseline", "edge attributes", "edges"),
+    ):
+        asked = settings.get(name)
+        if one.get(mask) is not None and asked not in (None, "zero"):
+            known = {"mean": "their means over the data", "others": f"those of other {others}"}
+            given = "(" + ", ".join(f"{value:g}" for value in asked) + ")" if isinstance(asked, list) else ""
+            found.append(f"Masked {what} become {given or known[asked]}.")
+    return found
 
 
 def explanation_sentences(
@@ -105,8 +122,12 @@ def _listed(count: str, texts: Sequence[str], listed: int, unit: str) -> str:
     """A count and the first few names, such as ``"4 of 9 edges (a -> b, c -> d, e -> f, 1 more)"``."""
     if not texts:
         return count
-    more = [f"{len(texts) - listed} more{' nodes' * (unit == 'node features')}"] if len(texts) > listed else []
-    return f"{count} ({('; ' if unit == 'node features' else ', ').join([*texts[:listed], *more])})"
+    more = (
+        [f"{len(texts) - listed} more{' nodes' * (unit == 'node features')}{' edges' * (unit == 'edge attributes')}"]
+        if len(texts) > listed
+        else []
+    )
+    return f"{count} ({('; ' if unit in ('node features', 'edge attributes') else ', ').join([*texts[:listed], *more])})"
 
 
 def reason_sentence(subject: str, findings: Findings, names: Names, kept: str) -> str:
@@ -158,12 +179,14 @@ def proof_sentence(findings: Findings, names: Names, parts: Sequence[PartSize], 
 def _unexplained(findings: Findings, target: str, parts: Sequence[PartSize], molecule: bool) -> str:
     """That nothing which is masked can be necessary, and what to mask instead."""
     units = [part.unit for part in parts]
-    edges, features = any("edges" in unit for unit in units), any("edges" not in unit for unit in units)
-    what = " and ".join(["bonds" if molecule else "edges"] * edges + ["features"] * features)
+    edges, attributes = any("edges" in unit for unit in units), any("attributes" in unit for unit in units)
+    features = any("edges" not in unit and "attributes" not in unit for unit in units)
+    masked = [("bonds" if molecule else "edges", edges), ("edge attributes", attributes), ("features", features)]
+    what = " and ".join(text for text, on in masked if on)
     hint = " Try another class as a contrast: outcome=nseg.Rather(...)."
     if not features:
         hint = ' Try its features: node_mask_type="attributes".'
-    elif not edges:
+    elif not edges and not attributes:
         hint = ' Try edges as well: edge_mask_type="object".'
     because = f"the model says {target} without any of them too{_p(findings.empty)}"
     return f"{what.capitalize()} do not explain this prediction: {because}.{hint}"

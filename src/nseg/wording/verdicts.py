@@ -7,6 +7,7 @@ from typing import Literal
 
 from torch_geometric.explain import Explanation
 
+from nseg.explanation import ATTRIBUTE_MASK, HARD
 from nseg.wording.numbers import bound_text
 from nseg.wording.subject import explained_class, number_of_classes, predicted_class, predicted_probability
 
@@ -140,7 +141,8 @@ def deletion_text(explanation: Explanation) -> str:
     'It does not hold if edges are really deleted: PNS at least 0.100 then.'
     """
     removed, by = explanation.get("pns_removed"), explanation.get("intervention")
-    if removed is None or explanation.get("hard_edge_mask", True) is None:
+    of_others = any(explanation.get(HARD + name) is not None for name in ("node_mask", ATTRIBUTE_MASK))
+    if removed is None or (of_others and explanation.get("hard_edge_mask") is None):
         return ""
     holds = bool(explanation.get("holds_removed"))
     if not holds and not explanation.get("holds_masked"):
