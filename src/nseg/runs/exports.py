@@ -7,7 +7,8 @@ Columns of a table with one row per explanation (:data:`EXPLANATION_COLUMNS`):
 - ``class``, ``class_name``: the explained class; ``p``: its probability on the whole graph;
 - ``p_factual``, ``p_complement``: its probability with only the explanation, and without it; ``pns``, ``pn``, ``ps``: lower
   bounds; ``exact``, ``seed``: as on an explanation;
-- ``edges_kept``, ``edges``, ``nodes_kept``, ``nodes``, ``features_kept``, ``features``, ``attributes_kept``, ``attributes``: how many are kept, and of how many;
+- ``edges_kept``, ``edges``, ``nodes_kept``, ``nodes``, ``features_kept``, ``features``, ``attributes_kept``,
+  ``attributes``: how many are kept, and of how many;
 - ``kept``: names of what is kept, separated by ``; ``; ``sentence``: the explanation in words; ``reason``: why there is
   none.
 
