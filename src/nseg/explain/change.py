@@ -79,8 +79,29 @@ class Counterfactual:
     def subject(self) -> str:
         """What the prediction is about: ``"tx-11"``, ``"Node 11"``, ``"Pair 3"`` or ``"Graph 3"``."""
         if self.level == "node":
-            return self.names.node(self.output_id) if self.names.nodes else f"Node {self.output_id}"
+            return self.names.node(self._node) if self.names.has_nodes else f"Node {self.output_id}"
         return f"{'Pair' if self.level == 'edge' else 'Graph'} {self.output_id}"
+
+    @property
+    def _node(self) -> int:
+        """Number of the explained node in the flat graph."""
+        types = self.names.types
+        return self.output_id if types is None or types.output is None else types.node_number(types.output, self.output_id)
+
+    def by_type(self) -> dict[str, list[Any]]:
+        """The change of a heterogeneous graph: ``removed`` (edge type, number), ``added`` and ``features`` (type, number).
+
+        Added edges are pairs of (node type, number); features are ((node type, number), feature, value). The attributes of
+        the counterfactual itself number nodes and edges of all types through.
+        """
+        types = self.names.types
+        if types is None:
+            return {}
+        return {
+            "removed": [types.edge(number) for number in self.removed_edges],
+            "added": [tuple(types.node(end) for end in ends) for ends in self.added],
+            "features": [(types.node(one.node), one.feature, one.after) for one in self.features],
+        }
 
     def words(self) -> str:
         """The change and its effect in one sentence, and how sure it is that no smaller one exists in a second."""
@@ -126,8 +147,8 @@ class Counterfactual:
         return [self.names.edge(number, a, b, undirected=True) for (a, b), number in sorted(once.items())]
 
     def _set_phrase(self, one: FeatureChange) -> str:
-        value = self.names.value(one.feature, one.after)
-        where = "" if self.level == "node" and one.node == self.output_id else f" of {self.names.node(one.node)}"
+        value = self.names.of_node(one.node).value(one.feature, one.after)
+        where = "" if self.level == "node" and one.node == self._node else f" of {self.names.node(one.node)}"
         feature, _, rest = value.partition(" = ")
         return f"Set {feature}{where} to {rest} (from {number_text(one.before)})"
 

@@ -19,14 +19,17 @@ from nseg.errors import InputError, NsegWarning, UnsupportedError
 from nseg.explain.change import Counterfactual, FeatureChange
 from nseg.explain.changed_graph import ChangedGraph, Switches
 from nseg.explain.jobs import BUDGET, ExplainJob, make_job
+from nseg.explain.jobs.hetero import HeteroJob
 from nseg.explain.smallest_change import SmallestChange, find_smallest
+from nseg.explain.typed_change import add_typed_edges, typed_cells
 from nseg.graphs.batch import InstanceBatch, pack_graphs
-from nseg.graphs.checks import check_index, output_role
-from nseg.graphs.inputs import ModelInputs, Role, common_roles
+from nseg.graphs.checks import check_index
+from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role, common_roles
 from nseg.graphs.large import LargeGraph
 from nseg.graphs.separate import separate_graphs
 from nseg.graphs.subgraph import reverse_edges
 from nseg.model.borrow import borrow, one_thread
+from nseg.model.hetero import sort_by_type
 from nseg.model.traced_graph import TracedGraph
 from nseg.names import Names, resolve_names
 
@@ -77,6 +80,9 @@ def counterfactual(
         worlds: sets of one size up to which all of them are tried.
         node_names, feature_names, class_names, edge_names, units: as for :func:`nseg.explain_many`.
         **kwargs: further model arguments.
+
+    Of ``HeteroData``, ``additions``, ``features`` and ``nodes`` are dictionaries by type, an edge type and its reverse are
+    one edge with ``undirected``, and :meth:`Counterfactual.by_type` gives the numbers of each type.
     """
     settings = getattr(getattr(explainer, "algorithm", None), "settings", None)
     both = bool(getattr(settings, "undirected", False)) if undirected is None else undirected
@@ -89,13 +95,15 @@ def counterfactual(
     _require_class(job)
     with torch.no_grad(), borrow(job.model), one_thread():
         inputs = job.model_inputs(graph, kwargs)
-        row = int(check_index(number, output_role(inputs, job.outcome.level)[1])[0]) if single else 0
-        wide = _with_additions(inputs, additions)
-        traced = TracedGraph(job.model, job.outcome, wide, edges=False, nodes=False)
+        if isinstance(job, HeteroJob):
+            names = replace(names, types=job.graph_types(sort_by_type(job.adapted_model().schema, inputs)))
+        row = int(job.rows(number)[0]) if single else 0
+        wide = _with_additions(inputs, additions, names)
+        traced = TracedGraph(job.network, job.outcome, wide, edges=False, nodes=False)
         if (note := job.outcome.note(traced.output)) is not None:
             warnings.warn(note, NsegWarning, stacklevel=2)
         found = _Search(traced, row, inputs.num_edges, request, names).run()
-    return replace(found, output_id=row if single else number)
+    return replace(found, output_id=job.output_id(row) if single else number)
 
 
 def _require_class(job: ExplainJob) -> None:
@@ -109,10 +117,6 @@ def _require_class(job: ExplainJob) -> None:
 
 def _separate(explainer: Explainer, data: Any) -> Any:
     """One graph; or at graph level a sequence of single graphs, if several were given in whatever way."""
-    if isinstance(data, HeteroData) or (isinstance(data, Sequence) and any(isinstance(one, HeteroData) for one in data)):
-        raise UnsupportedError(
-            "Counterfactuals need homogeneous graphs (got HeteroData). Use explain_many, or to_homogeneous()."
-        )
     if isinstance(data, LargeGraph):
         raise InputError(
             "counterfactual needs a graph in memory (got a LargeGraph). Cut the part around the node: "
@@ -123,13 +127,13 @@ def _separate(explainer: Explainer, data: Any) -> Any:
             f"explainer must be an Explainer of PyG or nseg (got {type(explainer).__name__}). "
             + ("Were explainer and data swapped?" if isinstance(data, Explainer) else "Make one for the model.")
         )
-    one = isinstance(data, Data) and not isinstance(data, Batch)
+    one = isinstance(data, Data | HeteroData) and not isinstance(data, Batch)
     return data if one or explainer.model_config.task_level is not ModelTaskLevel.graph else separate_graphs(data)
 
 
 def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
     """The graph that is changed, and the number of the output."""
-    several = explainer.model_config.task_level is ModelTaskLevel.graph and not isinstance(data, Data)
+    several = explainer.model_config.task_level is ModelTaskLevel.graph and not isinstance(data, Data | HeteroData)
     if index is None and several and len(data) > 1:
         raise InputError(f"index must say which of the {len(data)} graphs is meant (got None). Try index=0.")
     if index is None and explainer.model_config.task_level is not ModelTaskLevel.graph:
@@ -144,10 +148,12 @@ def _one_graph(explainer: Explainer, data: Any, index: Any) -> tuple[Data, int]:
     return data[row], row
 
 
-def _with_additions(inputs: ModelInputs, additions: Any) -> ModelInputs:
+def _with_additions(inputs: ModelInputs, additions: Any, names: Names) -> ModelInputs:
     """The graph with all edges that may be added, after its own."""
     if additions is None:
         return inputs
+    if names.types is not None:
+        return add_typed_edges(inputs, additions, names.types)
     edges = additions.edge_index if isinstance(additions, Data) else torch.as_tensor(additions)
     whole = isinstance(edges, Tensor) and edges.dim() == 2 and len(edges) == 2 and not edges.is_floating_point()
     if not whole or (edges.numel() and not 0 <= int(edges.min()) <= int(edges.max()) < inputs.num_nodes):
@@ -211,6 +217,8 @@ class _Request:
         """All feature changes that are possible."""
         if self.features is None:
             return []
+        if names.types is not None:
+            return typed_cells(self.features, self.nodes, x, reached, names)
         if x.dim() != 2 or not x.is_floating_point():
             raise UnsupportedError(f"Only floating point features [N, F] can change (got {x.dtype}, {tuple(x.shape)}).")
         numbers = {names.feature(n): n for n in range(x.size(1))}
@@ -275,7 +283,9 @@ class _Search:
             candidates = candidates[candidates >= own]
         first = torch.arange(edges.size(1), device=edges.device)
         if self.request.undirected:
-            ends = (reverse_edges(edges[:, :own], self.wide.num_nodes), reverse_edges(edges[:, own:], self.wide.num_nodes))
+            kind, nodes = self.wide.kwargs.get(EDGE_KIND), self.wide.num_nodes
+            kinds = (None, None) if kind is None else (kind[:own], kind[own:])
+            ends = (reverse_edges(edges[:, :own], nodes, kinds[0]), reverse_edges(edges[:, own:], nodes, kinds[1]))
             first = torch.minimum(first, torch.cat([ends[0], ends[1] + own]))
         chosen = torch.unique(first[candidates])
         change[chosen] = torch.arange(len(chosen), device=edges.device)
