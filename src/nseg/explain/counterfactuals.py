@@ -68,7 +68,7 @@ def counterfactual(
 
     Args:
         explainer: any ``Explainer`` of the model; its algorithm is not used.
-        data: one graph, or the graphs at graph level.
+        data: one graph, or the graphs at graph level. Of ``HeteroData``, additions, features and nodes are by type.
         index: the node, pair or graph.
         to: class that the model should say, by number or name; any other than now if None.
         remove: whether edges may be removed: those over which a message can reach the output; the others are not tried.
@@ -80,9 +80,6 @@ def counterfactual(
         worlds: sets of one size up to which all of them are tried.
         node_names, feature_names, class_names, edge_names, units: as for :func:`nseg.explain_many`.
         **kwargs: further model arguments.
-
-    Of ``HeteroData``, ``additions``, ``features`` and ``nodes`` are dictionaries by type, an edge type and its reverse are
-    one edge with ``undirected``, and :meth:`Counterfactual.by_type` gives the numbers of each type.
     """
     settings = getattr(getattr(explainer, "algorithm", None), "settings", None)
     both = bool(getattr(settings, "undirected", False)) if undirected is None else undirected
