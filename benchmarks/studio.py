@@ -1,23 +1,31 @@
-"""How long the studio takes to answer: toggles and explanations, as a browser would ask.
+"""How long the studio takes to answer: toggles, explanations and smallest changes, as a browser would ask.
 
 python benchmarks/studio.py --out benchmarks/results/studio.csv
+
+Three subjects: BA-Shapes, molecules, and a node of a graph with a million edges, of which only the neighbourhood is asked.
+Seconds are those between request and answer, connection included. ``load`` is 20 clients with 100 toggles each at once.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import torch
+from csv_table import write_table
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN
 
 from nseg import NSEG, Explainer, datasets, models
 from nseg.live.launch import make_studio
+
+CLIENTS, ACTIONS = 20, 100
 
 
 def ask(address: str, name: str, body: Any) -> tuple[float, dict[str, Any]]:
@@ -37,35 +45,52 @@ def quantile(seconds: list[float], share: float) -> float:
     return sorted(seconds)[min(int(share * len(seconds)), len(seconds) - 1)]
 
 
-def measure(dataset: str, architecture: str, outputs: list[int], toggles: int) -> dict[str, Any]:
-    """Latencies on one dataset."""
+def shipped(dataset: str, architecture: str) -> tuple[Explainer, Any]:
+    """A shipped network and its dataset."""
     data = datasets.load(dataset)
-    explainer = Explainer(
-        models.pretrained(dataset, architecture),
-        NSEG(undirected=True, seed=0),
-        explanation_type="model",
-        edge_mask_type="object",
-        model_config=data.model_config,
-    )
+    return explainer_of(models.pretrained(dataset, architecture), data.model_config), data
+
+
+def million_edges() -> tuple[Explainer, Data]:
+    """An untrained GCN of two layers on a random graph of a million edges."""
+    generator = torch.Generator().manual_seed(0)
+    ends = torch.randint(100_000, (2, 500_000), generator=generator)
+    x = torch.randn(100_000, 16, generator=generator)
+    torch.manual_seed(0)
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    return explainer_of(GCN(16, 32, 2, 4), config), Data(x=x, edge_index=torch.cat([ends, ends.flip(0)], 1))
+
+
+def explainer_of(model: torch.nn.Module, config: Any) -> Explainer:
+    algorithm = NSEG(undirected=True, seed=0)
+    return Explainer(model, algorithm, explanation_type="model", edge_mask_type="object", model_config=config)
+
+
+def measure(name: str, explainer: Explainer, data: Any, outputs: list[int], toggles: int) -> dict[str, Any]:
+    """Latencies of one subject."""
     studio = make_studio(explainer, data).start()
     while not studio.server.started:
         time.sleep(0.05)
-    predict, explain = list[float](), list[float]()
+    toggle, explain, change = list[float](), list[float](), list[float]()
+    asked: list[dict[str, Any]] = []
     for output in outputs:
         _, view = ask(studio.address, "view", {"output": output})
         for n in range(toggles):
             edge = view["edges"][n % len(view["edges"])]
-            predict.append(ask(studio.address, "predict", {"output": output, "edits": {"removed": [edge]}})[0])
-        explain.append(ask(studio.address, "explain", {"output": output, "edits": {}})[0])
+            asked.append({"output": output, "edits": {"removed": [edge]}})
+            toggle.append(ask(studio.address, "predict", asked[-1])[0])
+        explain.append(ask(studio.address, "explain", {"output": output})[0])
+        change.append(ask(studio.address, "change", {"output": output})[0])
+    began = time.perf_counter()
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        load = list(pool.map(lambda n: ask(studio.address, "predict", asked[n % len(asked)])[0], range(CLIENTS * ACTIONS)))
+    spent = time.perf_counter() - began
     studio.stop()
-    line = {"dataset": dataset, "architecture": architecture, "toggles": len(predict), "explanations": len(explain)}
-    numbers = {
-        "toggle_median_ms": 1000 * quantile(predict, 0.5),
-        "toggle_p95_ms": 1000 * quantile(predict, 0.95),
-        "explain_median_ms": 1000 * quantile(explain, 0.5),
-        "explain_p95_ms": 1000 * quantile(explain, 0.95),
-    }
-    return line | {name: round(value, 1) for name, value in numbers.items()}
+    line = {"subject": name, "toggles": len(toggle), "explanations": len(explain)}
+    numbers = {"load_p95_ms": 1000 * quantile(load, 0.95), "load_answers_per_s": len(load) / spent}
+    for what, seconds in (("toggle", toggle), ("explain", explain), ("change", change)):
+        numbers |= {f"{what}_{end}_ms": 1000 * quantile(seconds, q) for end, q in (("median", 0.5), ("p95", 0.95))}
+    return line | {key: round(value, 1) for key, value in numbers.items()}
 
 
 def main() -> None:
@@ -73,17 +98,16 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="CSV file to write")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    lines = [
-        measure("ba-shapes", "gcn", list(range(300, 700, 20)), 30),
-        measure("mutagenicity", "gin", list(range(0, 2000, 100)), 30),
-    ]
-    for line in lines:
-        print(line)
+    lines = []
+    for name, (explainer, data), outputs in (
+        ("ba-shapes gcn", shipped("ba-shapes", "gcn"), list(range(300, 700, 20))),
+        ("mutagenicity gin", shipped("mutagenicity", "gin"), list(range(0, 2000, 100))),
+        ("a million edges", million_edges(), list(range(0, 100_000, 10_000))),
+    ):
+        lines.append(measure(name, explainer, data, outputs, 30))
+        print(lines[-1], flush=True)
     if arguments.out is not None:
-        with arguments.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines)
+        write_table(arguments.out, lines)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 from zoo import GRAPH_CONFIG, NODE_MODELS, explainer, graph, quick, seeded
 
-from nseg import InputError, ModelError
+import nseg
+from nseg import InputError, ModelError, NsegWarning
 from nseg.live.edits import GraphEdits, changed_inputs
 from nseg.live.launch import Studio, make_studio
 from nseg.live.neighbourhood import Neighbourhoods
@@ -246,6 +247,12 @@ def test_a_port_in_use_and_wrong_data_get_a_sentence() -> None:
         make_studio(explain.model, data)
     with pytest.raises(InputError, match="must get one graph"):
         make_studio(explain, [data])
+
+
+def test_a_browser_that_is_not_there_gets_a_sentence(monkeypatch) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda address: False)
+    with pytest.warns(NsegWarning, match=r"No browser was found\. Open http://127\.0\.0\.1:\d+/.* by hand"):
+        nseg.studio(*node_case()).stop()
 
 
 def test_a_studio_that_was_stopped_starts_again_at_the_same_address() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import secrets
 import socket
+import warnings
 import webbrowser
 from threading import Thread
 from typing import Any
 
 from torch_geometric.explain import Explainer
 
-from nseg.errors import InputError, MissingError
+from nseg.errors import InputError, MissingError, NsegWarning
 from nseg.live.subject import StudioSubject
 
 TOKEN_BYTES = 18
@@ -102,6 +103,6 @@ def studio(explainer: Explainer, data: Any, *, port: int = 0, browser: bool = Tr
         the running studio, with its ``address`` and ``stop()``.
     """
     running = make_studio(explainer, data, port=port, **options).start()
-    if browser:
-        webbrowser.open(running.address)
+    if browser and not webbrowser.open(running.address):
+        warnings.warn(f"No browser was found. Open {running.address} by hand.", NsegWarning, stacklevel=2)
     return running

@@ -86,12 +86,21 @@ class GraphQuestions:
         data: the graph; of a large one, :class:`Neighbourhoods`.
         output: the explained node; 0 for the whole graph.
         names: names of the graph.
+        number: the caller's number of the output, for sentences.
 
     Every answer is that of the untouched model on the changed graph. Changes name the caller's nodes.
     """
 
-    def __init__(self, explainer: Explainer, data: Data | Neighbourhoods, output: int, names: Names = NO_NAMES) -> None:
+    def __init__(
+        self,
+        explainer: Explainer,
+        data: Data | Neighbourhoods,
+        output: int,
+        names: Names = NO_NAMES,
+        number: int | None = None,
+    ) -> None:
         self.explainer, self.output, self.names = explainer, output, names
+        self.number = output if number is None else number
         self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
         self.level = self.outcome.level
         if self.level.value == "edge" or explainer.model_config.mode is ModelMode.regression:
@@ -162,8 +171,14 @@ class GraphQuestions:
         given = graph if self.level.value == "node" else [graph]
         with borrow(self.model), watch(self.model, work.ask):
             (found,) = explain_many(self.explainer, given, [row], progress=work.advance, **names)
-        found.node_id = part.node[found.node_id.cpu()]
+        found.node_id, found.output_id = part.node[found.node_id.cpu()], self.number
+        found.names = self.names_by_number(found.node_id)
         return found
+
+    def names_by_number(self, nodes: Tensor) -> Names:
+        """The names of the graph, with the number of each node in its name."""
+        labels = {n: self.node_label(n) for n in nodes.tolist()} if self.names.nodes else {}
+        return replace(self.names, nodes=labels)
 
     def smallest_change(
         self, edits: GraphEdits, target: int | None = None, features: bool = False, work: Work | None = None
@@ -203,9 +218,19 @@ class GraphQuestions:
         values = dict(edits.values) | {(number[one.node], one.feature): one.after for one in found.features}
         return replace(edits, removed=removed, added=edits.added - gone, values=values), found.words()
 
+    @property
+    def num_features(self) -> int:
+        """Number of features of a node; 0 if they are not a row of numbers."""
+        return self.inputs.x.size(1) if self.inputs.x.dim() == 2 else 0
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the features; none if there are too many to list."""
+        return [self.names.feature(n) for n in range(self.num_features)] if self.num_features <= MOST_FEATURES else []
+
     def features(self, node: int, edits: GraphEdits) -> list[tuple[int, str, float, float]]:
         """Features of a node: number, name, value now and before the changes. Of many, those that are not 0."""
-        if self.inputs.x.dim() != 2 or node not in self.part.position:
+        if not self.num_features or node not in self.part.position:
             return []
         before = self.inputs.x[self.part.position[node]].tolist()
         now = [0.0] * len(before) if node in edits.hidden else list(before)

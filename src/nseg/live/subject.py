@@ -79,7 +79,7 @@ class StudioSubject:
             raise InputError(f"The output must be between 0 and {self.number - 1} (got {output}).")
         if output not in self._ready:
             graph, row = (self.data, output) if self.one_graph else (self.data[output], 0)
-            made = GraphQuestions(self.explainer, self.large or graph, row, self.names.graph(output))
+            made = GraphQuestions(self.explainer, self.large or graph, row, self.names.graph(output), output)
             self._ready = dict(list(self._ready.items())[1 - CACHED :]) | {output: made}
         return self._ready[output]
 
@@ -105,7 +105,8 @@ class StudioSubject:
             "hidden_nodes": asked.num_nodes - len(shown),
             "hidden_edges": int((ends[0] != ends[1]).sum()) - len(pairs),
             "cut": None if self.large is None else [asked.inputs.num_nodes, asked.inputs.num_edges, asked.part.left_out],
-            "features": asked.inputs.x.size(1) if asked.inputs.x.dim() == 2 else 0,
+            "features": asked.num_features,
+            "feature_names": asked.feature_names,
             "classes": [names.class_name(n) for n in range(len(says.probabilities))],
             "true_class": self._true_class(output),
             "predicted": says.predicted,

@@ -14,6 +14,7 @@ export interface View {
   hidden_edges: number;
   cut: [number, number, number] | null;
   features: number;
+  feature_names: string[];
   classes: string[];
   true_class: number | null;
   predicted: number;
@@ -90,13 +91,16 @@ function draw(canvas: SVGElement, view: View, shown: Shown, actions: Actions): v
   for (const [id, { x, y, name, label }] of place) {
     const on = !edits.hidden.includes(id);
     const changed = edits.values.some(([n]) => n === id);
-    const classes = ["node", on ? "on" : "off", id === view.target ? "target" : "", id === shown.chosen ? "chosen" : "", id === shown.selected ? "selected" : "", changed ? "changed" : "", explanation?.kept_nodes?.includes(id) ? "kept" : ""].join(" ");
+    const classes = ["node", on ? "on" : "off", id === view.target ? "target" : "", id === shown.chosen ? "chosen" : "", id === shown.selected ? "picked" : "", changed ? "changed" : "", explanation?.kept_nodes?.includes(id) ? "kept" : ""].join(" ");
     const number = name === String(id) ? [] : [svg("text", { x: x + radius, y: y + radius + 2, class: "number" }, String(id))];
     const group = control(`node ${label}`, on, () => actions.node(id), svg("circle", { cx: x, cy: y, r: radius, class: classes }), svg("text", { x, y: y + 4, "text-anchor": "middle" }, name), ...number);
     const notes = [id === view.target ? "explained" : "", changed ? "with other values" : "", explanation?.kept_nodes?.includes(id) ? "kept by the explanation" : ""].filter(Boolean);
     if (notes.length) group.setAttribute("aria-description", notes.join(", "));
     shapes.push(group);
   }
+  const heights = [...place.values()].map(({ y }) => y);
+  const top = Math.min(...heights) - MARGIN;
+  canvas.setAttribute("viewBox", `0 ${top} ${SIZE} ${Math.max(Math.max(...heights) + MARGIN - top, SIZE / 3)}`);
   canvas.replaceChildren(...shapes);
   const current = shapes.find((one) => one.getAttribute("aria-label") === focused);
   (current ?? shapes[0])?.setAttribute("tabindex", "0");

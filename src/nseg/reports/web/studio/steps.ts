@@ -72,7 +72,7 @@ export function valueOf(edits: Edits, node: number, feature: number, before: num
 }
 
 /** What a step changes, one text per change. */
-export function difference(before: Edits, after: Edits, node: (n: number) => string): string[] {
+export function difference(before: Edits, after: Edits, node: (n: number) => string, feature: (f: number) => string): string[] {
   const edge = ([a, b]: Pair): string => `${node(a)} - ${node(b)}`;
   const new_ = <T>(a: readonly T[], b: readonly T[]): T[] => b.filter((one) => !a.some((other) => JSON.stringify(one) === JSON.stringify(other)));
   const kept = (n: number, f: number): boolean => after.values.some(([m, g]) => m === n && g === f);
@@ -83,8 +83,8 @@ export function difference(before: Edits, after: Edits, node: (n: number) => str
     ...new_(after.added, before.added).map((pair) => `no new edge ${edge(pair)}`),
     ...new_(before.hidden, after.hidden).map((n) => `features of ${node(n)} off`),
     ...new_(after.hidden, before.hidden).map((n) => `features of ${node(n)} on`),
-    ...new_(before.values, after.values).map(([n, f, value]) => `feature ${f} of ${node(n)} is ${value}`),
-    ...new_(after.values, before.values).filter(([n, f]) => !kept(n, f)).map(([n, f]) => `feature ${f} of ${node(n)} as before`),
+    ...new_(before.values, after.values).map(([n, f, value]) => `${feature(f)} of ${node(n)} is ${value}`),
+    ...new_(after.values, before.values).filter(([n, f]) => !kept(n, f)).map(([n, f]) => `${feature(f)} of ${node(n)} as before`),
   ];
 }
 

@@ -217,7 +217,7 @@ function drawFeatures(shown: View): void {
     return h("tr", { class: now === before ? "" : "best" }, h("th", { scope: "row" }, name), h("td", {}, on), h("td", {}, field), h("td", { class: "numeric" }, number(before)));
   });
   const head = h("tr", {}, ...["feature", "on", "value", "before"].map((text) => h("th", { scope: "col" }, text)));
-  const list = rows.length > 0 && h("table", { id: "features" }, h("thead", {}, head), h("tbody", {}, ...rows));
+  const list = rows.length > 0 && h("div", { id: "feature-list", tabindex: 0, role: "region", "aria-label": "List of features" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)));
   const focused = document.activeElement?.getAttribute("aria-label");
   replaceContent(table, h("h2", {}, "Features"), labelled("Node", chooser), list);
   if (focused) [...table.querySelectorAll<HTMLElement>("input")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
@@ -225,13 +225,14 @@ function drawFeatures(shown: View): void {
 
 function drawHistory(shown: View): void {
   const label = (n: number): string => nodeLabel(shown, n);
+  const feature = (n: number): string => shown.feature_names[n] ?? `feature ${n}`;
   const items = steps.map((one, n) => {
-    const text = n === 0 ? "the graph as it is" : few(difference(steps[n - 1]?.edits ?? NONE, one.edits, label)) || "no change";
+    const text = n === 0 ? "the graph as it is" : few(difference(steps[n - 1]?.edits ?? NONE, one.edits, label, feature)) || "no change";
     const p = one.predicted === undefined ? "" : `: ${shown.classes[one.predicted] ?? ""} ${number(one.probabilities?.[one.predicted] ?? 0)}`;
     const button = h("button", { type: "button", class: "step", "aria-current": n === step ? "step" : null, click: () => void visit(n) }, `${n}. ${text}${p}`);
     return h("li", {}, button, one.words ? h("p", { class: "note" }, one.words) : null, one.explanation ? h("p", { class: "note" }, one.explanation.words) : null);
   });
-  const details = h("details", { open: recorded ? true : (history.querySelector("details")?.open ?? false) }, h("summary", {}, `Steps (${steps.length - 1})`), h("ol", { class: "steps" }, ...items));
+  const details = h("details", { open: recorded ? true : (history.querySelector("details")?.open ?? false) }, h("summary", {}, `Steps (${steps.length - 1})`), h("ol", { class: "session-steps" }, ...items));
   replaceContent(history, details);
 }
 
