@@ -5,6 +5,7 @@ Pictures of molecules need the Mutagenicity dataset (a download, or NSEG_DATA); 
 
 from __future__ import annotations
 
+import csv
 import html
 import re
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch_geometric.nn import SimpleConv
 from nseg import NSEG, Explainer, InputError, baselines, explain_many, plot
 from nseg.datasets import Benchmark, load
 from nseg.models import pretrained
+from nseg.study import figures
 
 FOLDER = Path(__file__).parent / "pictures"
 
@@ -131,10 +133,23 @@ def write(name: str, figure: Any) -> None:
     print(f"{name}.svg")
 
 
+def draw_cost() -> None:
+    """The figure of quality against time, from the table that its study wrote."""
+    folder = FOLDER.parent / "results"
+    with (folder / "cost-figure.csv").open() as file:
+        rows: list[dict[str, Any]] = list(csv.DictReader(file))
+    for row in rows:
+        row.update(seconds=float(row["seconds"]), front=row["front"] == "True")
+        row["hard.pns"] = float(row["hard.pns"])
+    figures.save_figure(figures.draw_cost(rows), "cost-figure", folder)
+    print("cost-figure.png")
+
+
 def main() -> None:
     """Draw all pictures."""
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / "rooms.svg").write_text(draw_rooms())
+    draw_cost()
     draw_band()
     draw_methods("methods", "tree-cycles", 511)
     try:

@@ -307,7 +307,7 @@ def test_counterfactuals_on_the_command_line(tmp_path: Path) -> None:
     words = ("counterfactual", "tree-cycles", "--index", "512", "--undirected")
     said = " ".join(call(*words).output.split())
     assert re.fullmatch(
-        r"Node 512: Remove the edge \d+ - \d+ and the model says tree \(p of cycle 0.955 -> 0.\d{3}\)\. No smaller set of "
+        r"Node 512: Remove the edge \d+ - \d+ and the model says tree \(p of cycle: 0.955 -> 0.\d{3}\)\. No smaller set of "
         r"the \d+ possible changes does it\.",
         said,
     )

@@ -149,13 +149,13 @@ def test_closed_form_and_its_sentence() -> None:
     p = torch.tensor([2 * 0.75, 2 * -0.25]).sigmoid().tolist()
     assert (found.p_before, found.p_after) == pytest.approx(p, abs=1e-6)
     assert found.removed[0] in {(1, 0), (2, 0)}
-    text = f"Remove the edge tx-{found.removed[0][0]} -> tx-0 and the model says legit (p of fraud 0.818 -> 0.378)."
+    text = f"Remove the edge tx-{found.removed[0][0]} -> tx-0 and the model says legit (p of fraud: 0.818 -> 0.378)."
     assert found.sentence() == text
     assert str(found) == f"{text} No smaller set of the 3 possible changes does it."
     two = counterfactual(make(Votes()), star(1.0, 2.0, 2.0), 0, **NAMES)
     assert (
         two.sentence()
-        == "Remove the edges tx-2 -> tx-0 and tx-3 -> tx-0 and the model says legit (p of fraud 0.999 -> 0.269)."
+        == "Remove the edges tx-2 -> tx-0 and tx-3 -> tx-0 and the model says legit (p of fraud: 0.999 -> 0.269)."
     )
     plain = two.as_plain_data()
     assert (plain["removed"], plain["after_name"], plain["sentence"]) == ([[2, 0], [3, 0]], "legit", two.sentence())
@@ -166,7 +166,7 @@ def test_nothing_that_helps_is_said_so() -> None:
     assert not found.changed
     assert (found.after, found.size, found.exact) == (0, 0, True)
     assert found.words() == (
-        "Nothing found among the 2 possible changes makes the model say something else instead of legit (p of legit 0.982 "
+        "Nothing found among the 2 possible changes makes the model say something else instead of legit (p of legit: 0.982 "
         "-> 0.953 with all of them). All sets of changes were tried."
     )
 
@@ -179,7 +179,7 @@ def test_edges_can_be_added_among_candidates() -> None:
     with torch.no_grad():
         p = Votes()(data.x, changed)[0].softmax(-1)
     assert found.p_new_after == pytest.approx(float(p[1]), abs=1e-6)
-    assert found.sentence() == "Add the edge 1 -> 0 and the model says fraud (p of legit 0.731 -> 0.269)."
+    assert found.sentence() == "Add the edge 1 -> 0 and the model says fraud (p of legit: 0.731 -> 0.269)."
 
 
 def test_additions_need_the_arguments_of_edges() -> None:
@@ -203,7 +203,7 @@ def test_features_can_change() -> None:
         p = Votes()(changed, data.edge_index)[0].softmax(-1)
     assert found.p_after == pytest.approx(float(p[1]), abs=1e-6)
     assert (
-        found.sentence() == f"Set risk of tx-{one.node} to 0 (from 1) and the model says legit (p of fraud 0.818 -> 0.378)."
+        found.sentence() == f"Set risk of tx-{one.node} to 0 (from 1) and the model says legit (p of fraud: 0.818 -> 0.378)."
     )
     only = counterfactual(make(Votes()), data, 0, remove=False, features={0: 0.0}, nodes=[3])
     assert not only.changed

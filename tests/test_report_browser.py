@@ -264,6 +264,29 @@ def test_features_have_names_and_values_and_clicking_a_node_selects_it(
     assert page.locator(".features button").first.inner_text() in page.locator(".selected").inner_text()
 
 
+def test_the_smallest_change_is_shown_in_its_own_words(open_page: Callable[..., Any], tmp_path: Path) -> None:
+    data = graph()
+    explain = explainer(seeded(NODE_MODELS["gin"]), quick(steps=3, undirected=True))
+    found = explain_many(explain, data, range(6), class_names=["a", "b", "c"])
+    changes = [nseg.counterfactual(explain, data, n, worlds=50, class_names=["a", "b", "c"]) for n in (0, 2, 3)]
+    (other,) = explain_many(explain, data, [7])
+    with pytest.raises(nseg.InputError, match="counterfactuals must be of explained outputs"):
+        nseg.report([other], tmp_path / "no.html", data=data, explainer=explain, counterfactuals=changes)
+    with pytest.raises(nseg.InputError, match="counterfactuals must be what"):
+        nseg.report([other], tmp_path / "no.html", data=data, explainer=explain, counterfactuals=[other])
+    path = nseg.report(found, tmp_path / "why.html", data=data, explainer=explain, counterfactuals=changes)
+    for one in changes:
+        page = open_page(path, f"#instance={one.output_id}")
+        box = page.get_by_label("Smallest change")
+        assert one.words() in box.inner_text()
+        assert ("no change found" in box.inner_text()) == (not one.changed)
+        if one.removed:
+            box.get_by_role("button").click()
+            marked = "document.querySelector('.canvas')._cyreg.cy.edges('.removed').length"
+            assert page.evaluate(marked) == len({frozenset(pair) for pair in one.removed})
+    assert open_page(path, "#instance=1").get_by_label("Smallest change").count() == 0
+
+
 def test_the_summary_has_the_papers_values_and_is_sorted(open_page: Callable[..., Any], molecule_page: Path) -> None:
     page = open_page(molecule_page, "#numbers")
     table = page.get_by_role("table", name="Summary")

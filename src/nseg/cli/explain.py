@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from torch_geometric.explain import Explanation
 
     from nseg.cli.subject import Subject
+    from nseg.explain.change import Counterfactual
     from nseg.explain.explainer import Explainer
 
 FEW = 20  # up to this many explanations are printed in words; more are summed up
@@ -44,7 +45,10 @@ Method = Annotated[str, typer.Option(help="Explanation method; 'nseg list' shows
 Objective = Annotated[
     str | None, typer.Option(help="For nseg: pns, pn (necessity only) or ps (sufficiency only). Default: pns.")
 ]
-Masks = Annotated[str, typer.Option(help="What is masked: e (edges), f (nodes with their features) or ef (both jointly).")]
+Masks = Annotated[
+    str,
+    typer.Option(help="What is masked: e (edges), f (nodes with their features), x (features of nodes), or ef, ex (both)."),
+]
 Index = Annotated[
     str | None,
     typer.Option(help="Predictions to explain: 7, 3,5,9 or 300:700. Default: the paper's of a dataset, all of your own."),
@@ -85,6 +89,9 @@ Seconds = Annotated[
 ]
 Shard = Annotated[int, typer.Option(min=1, help="Largest number of predictions that are explained and stored together.")]
 Measure = Annotated[bool, typer.Option(help="Also print metrics; loads all explanations into memory.")]
+Changes = Annotated[
+    bool, typer.Option(help="Also find the smallest change (edges to remove) after which the model says something else.")
+]
 Page = Annotated[Path | None, typer.Option(help="HTML file to write, which shows the explanations in a browser.")]
 Quiet = Annotated[bool, typer.Option(help="Show no progress bar.")]
 
@@ -118,6 +125,7 @@ def explain(
     class_names: ClassNames = None,
     feature_names: FeatureNames = None,
     measure: Measure = False,
+    changes: Changes = False,
     report: Page = None,
     quiet: Quiet = False,
 ) -> None:
@@ -140,12 +148,13 @@ def explain(
     run = {"out": out, "strict": strict, "retry": retry, "shard": shard, "seconds": seconds, **subject.names, **given}
     found = explain_outputs(explainer, subject.graphs, outputs, (backend, workers, address), quiet, run)
     done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
-    say(f"{done}, masks {masks}, {algorithm}.\n{subject.untrained}")
+    say(f"{done}, masks {masks}, {algorithm}.")
     explained, measured = show_results(explainer, subject, found, measure, report is not None)
+    smallest = find_changes(explainer, subject, found, subject.names | given) if changes else []
     facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}
     write_summary(out, {**subject.origin, **facts, "instances": len(found), "metrics": measured})
     if report is not None and explained:
-        write_page(report, subject, explainer, {method: explained}, f"Why these predictions? {dataset or model}")
+        write_page(report, subject, explainer, {method: explained}, f"Why these predictions? {dataset or model}", smallest)
 
 
 def explain_outputs(
@@ -203,7 +212,7 @@ def check_names(
     if objective is not None and method != "nseg":
         raise InputError(f"--objective belongs to nseg (got it with {method}). Leave it out.")
     if masks not in MASKS:
-        raise InputError(f"--masks must be e (edges), f (nodes) or ef (both) (got {masks!r}).")
+        raise InputError(f"--masks must be e (edges), f (nodes), x (features of nodes), ef or ex (got {masks!r}).")
     if intervention is not None and intervention not in INTERVENTIONS:
         raise InputError(f"--intervention must be {', '.join(INTERVENTIONS)} (got {intervention!r}).")
 
@@ -264,6 +273,20 @@ def show_results(
     return explained, measured
 
 
+def find_changes(
+    explainer: Explainer, subject: Subject, found: Sequence[Explanation], names: dict[str, Any]
+) -> list[Counterfactual]:
+    """Find the smallest change of each explained prediction, and print it if they are few."""
+    from nseg.explain.counterfactuals import counterfactual
+
+    good = [int(one.output_id) for one in found if one.get("reason") is None]
+    with interruptible(resumable=False):
+        changes = [counterfactual(explainer, subject.graphs, number, **names) for number in good]
+    for one in changes if len(found) <= FEW else ():
+        say(f"{one.subject()}: {one.words()}")
+    return changes
+
+
 def write_summary(out: Path | None, facts: dict[str, Any]) -> None:
     """Write ``summary.json`` beside the stored explanations, if they are stored."""
     from nseg.storage.files import write_json
@@ -275,12 +298,17 @@ def write_summary(out: Path | None, facts: dict[str, Any]) -> None:
 
 
 def write_page(
-    path: Path, subject: Subject, explainer: Explainer, explained: dict[str, list[Explanation]], title: str
+    path: Path,
+    subject: Subject,
+    explainer: Explainer,
+    explained: dict[str, list[Explanation]],
+    title: str,
+    changes: Sequence[Counterfactual] = (),
 ) -> None:
     """Write the HTML page that shows the explanations."""
     from nseg.reports import report
 
     facts = {name: value for name, value in subject.origin.items() if value != "None"}
     data = subject.benchmark or subject.graphs
-    report(explained, path, data=data, explainer=explainer, title=title, facts=facts)
+    report(explained, path, data=data, explainer=explainer, title=title, facts=facts, counterfactuals=changes)
     console().print(f"To see the explanations, open this page in a browser: {path}", soft_wrap=True)

@@ -12,7 +12,7 @@ from nseg.datasets.names import NAMES as DATASETS
 from nseg.errors import InputError
 from nseg.models.catalogue import ARCHITECTURES
 
-MASKS = ("e", "f", "ef")
+MASKS = ("e", "f", "ef", "x", "ex")
 
 Architecture = Annotated[str, typer.Option(help=f"Architecture of the network: {' or '.join(ARCHITECTURES)}.")]
 DatasetName = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]

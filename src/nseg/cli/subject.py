@@ -105,7 +105,7 @@ def make_explainer(model: nn.Module, config: dict[str, str], masks: str, algorit
     Args:
         model: the network.
         config: ``model_config`` of PyG's ``Explainer``.
-        masks: ``e`` (edges), ``f`` (nodes) or ``ef`` (both).
+        masks: ``e`` (edges), ``f`` (nodes), ``x`` (features of nodes), ``ef`` or ``ex``.
         algorithm: the explanation method.
     """
     return Explainer(
@@ -113,7 +113,7 @@ def make_explainer(model: nn.Module, config: dict[str, str], masks: str, algorit
         algorithm,
         explanation_type="model",
         edge_mask_type="object" if "e" in masks else None,
-        node_mask_type="object" if "f" in masks else None,
+        node_mask_type="object" if "f" in masks else "attributes" if "x" in masks else None,
         model_config=config,
     )
 

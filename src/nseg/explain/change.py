@@ -105,23 +105,29 @@ class Counterfactual:
 
     def words(self) -> str:
         """The change and its effect in one sentence, and how sure it is that no smaller one exists in a second."""
-        return f"{self.sentence()} {self._certainty()}"
+        return f"{self.sentence()} {self.certainty()}"
 
     def sentence(self) -> str:
         """The change and its effect in one sentence.
 
         >>> Counterfactual(11, "node", True, 1, 0, 0.75, 0.003, 0.25, 0.997, (7,), ((2716, 11),), size=1).sentence()
-        'Remove the edge 2716 -> 11 and the model says class 0 (p of class 1 0.750 -> 0.003).'
+        'Remove the edge 2716 -> 11 and the model says class 0 (p of class 1: 0.750 -> 0.003).'
         """
         before, after = (self.names.class_name(one) for one in (self.before, self.after))
-        p = f"p of {before} {probability_text(self.p_before)} -> {probability_text(self.p_after)}"
+        p = f"p of {before}: {probability_text(self.p_before)} -> {probability_text(self.p_after)}"
         if self.changed:
             return f"{self._actions()} and the model says {after} ({p})."
         other = "something else" if self.wanted is None else self.names.class_name(self.wanted)
-        what = plural(self.candidates, "possible change") if self.candidates else "graph, which offers no change,"
+        if not self.candidates:
+            p_now = probability_text(self.p_before)
+            return f"There is nothing to change: no edge can reach the output, and the model says {before} (p {p_now})."
+        what = plural(self.candidates, "possible change")
         return f"Nothing found among the {what} makes the model say {other} instead of {before} ({p} with all of them)."
 
-    def _certainty(self) -> str:
+    def certainty(self) -> str:
+        """How sure it is that no smaller change exists, in one sentence."""
+        if not self.candidates:
+            return "Try its features, or edges to add: features=..., additions=...."
         if self.exact:
             number = plural(self.candidates, "possible change")
             return f"No smaller set of the {number} does it." if self.changed else "All sets of changes were tried."
@@ -165,10 +171,6 @@ class Counterfactual:
             "after_name": self.names.class_name(self.after),
             "sentence": self.sentence(),
         }
-
-
-def _as_list(value: Any) -> Any:
-    return [_as_list(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _edges_phrase(verb: str, texts: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from nseg.reports.method import Method
 from nseg.reports.ranking import ranking_thresholds, reachable_weights
 from nseg.search import formulas
 from nseg.search.parts import Masks
-from nseg.wording import bound_text, edge_unit, element_values, explanation_sentences, mask_cells
+from nseg.wording import bound_text, deletion_text, edge_unit, element_values, explanation_sentences, mask_cells
 
 MAX_CELLS = 600
 """Maximum number of features of nodes that the page lists for one explanation; all of them count."""
@@ -138,7 +138,7 @@ class MethodAnswer:
             "exact": bool(self.explanation.get("exact") or False),
             **({"cells": self._cells_json(scene)} if self.method.node_mask is MaskType.attributes else {}),
             **self._numbers(),
-            "taken_away": self._taken_away(),
+            "deletion": deletion_text(self.explanation) or None,
             "stops": self._stops(counted),
             "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }
@@ -147,16 +147,6 @@ class MethodAnswer:
         """Number of elements; types of nodes with fewer features than others have fewer."""
         typed = self.explanation.names.types if "names" in self.explanation else None
         return entries.kept.numel() if typed is None else int((entries.weight >= 0).sum())
-
-    def _taken_away(self) -> JsonObject | None:
-        """Bounds, and whether they hold, with messages masked and edges deleted; None for methods of others."""
-        one = self.explanation
-        if one.get("intervention") is None:
-            return None
-        found = {"by": one.intervention, "keeps": one.keeps, "changes": one.changes, "anyway": one.keeps_empty}
-        for past in ("masked", "removed"):
-            found[past] = [rounded(one.get(f"pns_{past}")), one.get(f"holds_{past}")]
-        return found
 
     def _sentences(self, scene: Scene) -> JsonObject:
         """The answer in plain words, and its verdict."""

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from nseg.events import HAPPENS
+from nseg.explain.change import Counterfactual
 from nseg.plot.draw import atom_text
 from nseg.plot.scene import Edge, Node, Scene
 from nseg.reports.answer import MethodAnswer
+from nseg.reports.changes import change_json
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.json_values import JsonObject, rounded
 from nseg.reports.lines import LineIndex
@@ -63,9 +65,10 @@ class ExplainedInstance:
             for method in methods
         ]
 
-    def to_json(self, texts: TextPool) -> JsonObject:
-        """The instance as JSON; names of nodes are positions in ``texts``."""
+    def to_json(self, texts: TextPool, change: Counterfactual | None = None) -> JsonObject:
+        """The instance as JSON, with its smallest change if that is known; names of nodes are positions in ``texts``."""
         drawn, types = self._drawn_lines(), self.scene.names.types
+        edges = [self.scene.edges[n] for n in drawn.tolist()]
         return {
             "id": self.output_id if types is None or types.output is None else types.node(self.output_id)[1],
             "name": self.name,
@@ -73,7 +76,8 @@ class ExplainedInstance:
             "predicted": self.predicted,
             "label": self.label,
             "p": rounded(self.p),
-            "graph": self._graph(drawn, texts),
+            "graph": self._graph(edges, texts),
+            "change": None if change is None else change_json(change, self.scene, edges),
             "answers": [None if answer is None else answer.to_json(drawn, self.scene) for answer in self.answers],
         }
 
@@ -87,8 +91,8 @@ class ExplainedInstance:
                 priority = torch.maximum(priority, own)
         return torch.argsort(priority, descending=True, stable=True)[:MAX_LINES].sort().values
 
-    def _graph(self, drawn: Tensor, texts: TextPool) -> JsonObject:
-        nodes, edges = self.scene.nodes, [self.scene.edges[n] for n in drawn.tolist()]
+    def _graph(self, edges: Sequence[Edge], texts: TextPool) -> JsonObject:
+        nodes = self.scene.nodes
         num_true, molecule = self.explained.num_true_edges(self.output_id), self.scene.molecule
         truth = self.explained.node_classes(self.scene.level, self.output_id)
         return {

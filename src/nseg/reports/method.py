@@ -111,6 +111,8 @@ class Method:
         found = Findings(target, ModelAnswer(p, label))
         if self.worlds is not None:
             alone, without = self.worlds.answer(0, position), self.worlds.answer(1, position)
+            if len(self.split) > 1 and explanation.get("p_complement") is not None:  # a mean of three worlds
+                without = replace(without, p=explanation.p_complement)
             found = replace(found, alone=alone, without=without)
         else:
             alone, without = (ModelAnswer(explanation.get(name)) for name in ("p_factual", "p_complement"))

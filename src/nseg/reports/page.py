@@ -19,12 +19,14 @@ from torch_geometric.explain.config import MaskType, ModelTaskLevel
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
+from nseg.explain.change import Counterfactual
 from nseg.graphs.large import LargeGraph
 from nseg.graphs.separate import separate_graphs
 from nseg.hetero_explanation import flat_view
 from nseg.metrics.certificate import Certificate
 from nseg.model.borrow import unwrap_compiled
 from nseg.pattern.collection import Patterns
+from nseg.reports.changes import changes_by_output
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.json_values import JsonObject
 from nseg.reports.method import Method, evaluate_method
@@ -35,6 +37,13 @@ from nseg.storage.files import replace_file
 from nseg.version import __version__
 
 HERE = Path(__file__).parent
+
+LEFT_OUT = {
+    "mask": "edge messages and node features are multiplied by 0; nothing is deleted",
+    "remove": "edges are deleted; node features are multiplied by 0",
+    "both": "the worse of two: edges are deleted, or their messages multiplied by 0; node features are multiplied by 0",
+}
+"""What becomes of the parts of a graph that a world leaves out."""
 
 Explanations = Sequence[Explanation] | Mapping[str, Sequence[Explanation]]
 
@@ -53,14 +62,14 @@ def report(
     edge_names: Any = None,
     units: Any = None,
     certificates: Sequence[Certificate] | Mapping[str, Sequence[Certificate]] | None = None,
+    counterfactuals: Sequence[Counterfactual] | None = None,
     summary: JsonObject | None = None,
     facts: Mapping[str, Any] | None = None,
     patterns: Patterns | None = None,
 ) -> Path:
     """Write explanations as one interactive HTML page that needs no network.
 
-    The page is a single file, also for mail attachments. It opens on an answer: what the first prediction rests on, in one
-    sentence and a picture, and what the model says with that alone and without it. Equal inputs give equal files.
+    It opens on an answer: what the first prediction rests on. Equal inputs give equal files.
 
     Args:
         explanations: explanations from :func:`nseg.explain_many` or PyG's ``Explainer``; or lists by method name, which
@@ -73,31 +82,31 @@ def report(
         title: title of the page.
         names, node_names, feature_names, class_names, edge_names, units: names, as :func:`nseg.explain_many` takes them (the
             first two mean the same); by default those of the data or of the explanations.
-        certificates: certificates of the explanations, from :func:`nseg.certify`, as a list or as lists by method name.
-        summary: a table that replaces the default one: ``{"columns": [{"name": ..., "better": "higher" | "lower",
-            "digits": 3, "help": ...}, ...], "rows": [[...], ...], "title": ..., "notes": [...]}``; only rows and the names
-            of columns are required. A cell is a number, a text, None, or ``{"value": ..., "paper": ..., "low": ...,
-            "high": ..., "note": ...}`` with the paper's value and an interval.
-        facts: further facts about how the explanations were made, e.g. ``{"weights": "model.safetensors"}``.
+        certificates: from :func:`nseg.certify`, as a list or as lists by method name.
+        counterfactuals: smallest changes of some of the predictions, from :func:`nseg.counterfactual`.
+        summary: a table that replaces the default one: ``{"columns": [{"name": ..., "better": "higher" | "lower", "help":
+            ...}, ...], "rows": [[...], ...], "title": ..., "notes": [...]}``; only rows and names of columns are required. A
+            cell is a number, a text, None, or ``{"value": ..., "paper": ..., "low": ..., "high": ..., "note": ...}``.
+        facts: further facts, such as ``{"weights": "model.safetensors"}``.
         patterns: what :func:`nseg.patterns` found, as a second tab.
 
     Returns:
         The path.
     """
-    path = writable(path)
-    by_method = _by_method(explanations, explainer, data)
-    given = {"node_names": names if node_names is None else node_names, "feature_names": feature_names}
-    given |= {"class_names": class_names, "edge_names": edge_names, "units": units}
+    path, by_method = writable(path), _by_method(explanations, explainer, data)
+    given = {"node_names": names if node_names is None else node_names, "feature_names": feature_names, "units": units}
+    given |= {"class_names": class_names, "edge_names": edge_names}
     explained = ExplainedData(_separate(data, explainer, by_method), given)
-    by_name = _certificates(certificates, by_method)
+    proofs, complete = _certificates(certificates, by_method), explained.complete
     methods = [
-        evaluate_method(name, [explained.complete(one) for one in some], explained, explainer, by_name.get(name))
+        evaluate_method(name, list(map(complete, some)), explained, explainer, proofs.get(name))
         for name, some in by_method.items()
     ]
     all_facts = _facts(methods, explained, explainer) | {str(k): str(v) for k, v in (facts or {}).items()}
     table = default_summary(methods, explained) if summary is None else _checked_summary(summary)
-    content = page(payload(methods, explained, title, all_facts, table) | _pattern_view(patterns), title)
-    replace_file(path, lambda place: place.write_text(content, encoding="utf-8"))
+    shown = payload(methods, explained, title, all_facts, table, changes_by_output(counterfactuals, methods))
+    content = page(shown | _pattern_view(patterns), title).encode()
+    replace_file(path, lambda place: place.write_bytes(content))
     return path
 
 
@@ -233,7 +242,7 @@ def _facts(methods: Sequence[Method], explained: ExplainedData, explainer: Expla
         model = unwrap_compiled(explainer.model)
         facts["model"] = f"{type(model).__name__}, {sum(p.numel() for p in model.parameters()):,} parameters"
     facts["methods"] = ", ".join(f"{method.name} ({_mask_parts(method)})" for method in methods)
-    facts["left out"] = "edge messages and node features are multiplied by 0; nothing is deleted"
+    facts["left out"] = LEFT_OUT[str(methods[0].explanations[0].get("intervention") or "mask")]
     return facts
 
 

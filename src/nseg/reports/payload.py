@@ -15,6 +15,7 @@ from nseg import metrics
 from nseg.errors import InputError
 from nseg.metrics.fidelity import TENTHS
 from nseg.names import Names
+from nseg.reports.changes import Changes
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.instance import ExplainedInstance, TextPool
 from nseg.reports.json_values import JsonObject, rounded
@@ -23,7 +24,12 @@ from nseg.wording import VERDICTS, mask_cells
 
 
 def payload(
-    methods: Sequence[Method], explained: ExplainedData, title: str, facts: Mapping[str, str], summary: JsonObject | None
+    methods: Sequence[Method],
+    explained: ExplainedData,
+    title: str,
+    facts: Mapping[str, str],
+    summary: JsonObject | None,
+    changes: Changes | None = None,
 ) -> JsonObject:
     """The data of the page.
 
@@ -33,6 +39,7 @@ def payload(
         title: title of the page.
         facts: what was explained and how, as terms and texts.
         summary: a table, see :func:`nseg.report`.
+        changes: smallest changes by output.
     """
     texts = TextPool()
     output_ids = list(dict.fromkeys(output_id for method in methods for output_id in method.position_of))
@@ -50,7 +57,7 @@ def payload(
         "methods": [_method(method) for method in methods],
         "classes": _class_names(methods, instances, names),
         "groups": list(widest.groups),
-        "instances": [instance.to_json(texts) for instance in instances],
+        "instances": [one.to_json(texts, (changes or {}).get(one.output_id)) for one in instances],
         "names": texts.texts,
         "feature_names": _feature_names(methods, names, width),
         "units": [names.unit(number) for number in range(width)] if names.units else [],

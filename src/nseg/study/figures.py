@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ COLOURS = (
     "#999999",
 )
 MARKERS = "osD^vPX*<>hd"
+OURS = "NSEG"  # always named in figures of cost
 
 
 # --- tables ------------------------------------------------------------------------------------------------------------
@@ -186,27 +188,33 @@ def draw_split(rows: Rows) -> Any:
 
 
 def draw_cost(rows: Rows) -> Any:
-    """PNS bound against seconds, a panel per dataset; a line joins the Pareto front."""
-    names, methods = _unique(rows, "dataset"), _unique(rows, "method")
+    """PNS bound against seconds, a panel per dataset; methods of the Pareto front are numbered and named below it."""
+    names = _unique(rows, "dataset")
     across = min(3, len(names))
-    figure, axes = _subplots(-(-len(names) // across), across, width=3.2, height=2.6)
+    figure, axes = _subplots(-(-len(names) // across), across, width=3.4, height=3.2)
     for place, dataset in enumerate(names):
         ax = axes[place // across][place % across]
-        here = [r for r in rows if r["dataset"] == dataset]
-        front = sorted((r["seconds"], r["hard.pns"]) for r in here if r["front"])
-        ax.plot(*zip(*front, strict=True), color="0.6", linewidth=1, zorder=1, drawstyle="steps-post")
-        for row in here:
-            number = methods.index(row["method"])
-            style = {**_line_style(number), "linestyle": "none", "markersize": 7 if row["front"] else 5}
-            ax.plot(row["seconds"], row["hard.pns"], label=row["method"], alpha=1 if row["front"] else 0.55, **style)
-        ax.set(xscale="log", ylim=(-4, 104))
+        here = sorted((r for r in rows if r["dataset"] == dataset), key=lambda r: (r["seconds"], r["hard.pns"]))
+        front = [r for r in here if r["front"]]
+        numbered = [r for r in here if r["front"] or r["method"] == OURS]
+        others = [(r["seconds"], r["hard.pns"]) for r in here if r not in numbered]
+        if others:
+            ax.plot(*zip(*others, strict=True), "o", color="0.72", markersize=4)
+        steps = [(r["seconds"], r["hard.pns"]) for r in front]
+        ax.plot(*zip(*steps, strict=True), color="0.6", linewidth=1, zorder=1, drawstyle="steps-post")
+        for number, row in enumerate(numbered, 1):
+            colour = COLOURS[1] if row["method"] == OURS else COLOURS[0]
+            ax.plot(row["seconds"], row["hard.pns"], "o", color=colour, markersize=11)
+            ax.annotate(str(number), (row["seconds"], row["hard.pns"]), color="w", fontsize=7, ha="center", va="center")
+        unbroken = [f"{number} {row['method']}".replace(" ", "\u00a0") for number, row in enumerate(numbered, 1)]
+        ax.set(xscale="log", ylim=(-6, 108))
         ax.set_title(dataset, fontsize=9)
-        ax.set_xlabel("seconds per instance", fontsize=8)
+        ax.set_xlabel("seconds per instance\n" + textwrap.fill("   ".join(unbroken), 50, break_on_hyphens=False), fontsize=8)
         ax.set_ylabel("mean PNS bound, hard (%)", fontsize=8)
+        ax.tick_params(labelbottom=True)
         _style_axes(ax)
     for place in range(len(names), axes.size):
         axes.flat[place].set_visible(False)
-    _legend(figure, axes)
     return figure
 
 

@@ -15,7 +15,7 @@ from nseg.hetero_explanation import flat_view, kept_paths
 from nseg.names import Names
 from nseg.wording.counts import PartSize, kept_parts
 from nseg.wording.elements import Element, elements, kept_texts
-from nseg.wording.numbers import probability_text
+from nseg.wording.numbers import plural, probability_text
 from nseg.wording.subject import names_of, subject_name
 from nseg.wording.verdicts import Findings, ModelAnswer, deletion_text, findings_of
 
@@ -122,12 +122,9 @@ def _listed(count: str, texts: Sequence[str], listed: int, unit: str) -> str:
     """A count and the first few names, such as ``"4 of 9 edges (a -> b, c -> d, e -> f, 1 more)"``."""
     if not texts:
         return count
-    more = (
-        [f"{len(texts) - listed} more{' nodes' * (unit == 'node features')}{' edges' * (unit == 'edge attributes')}"]
-        if len(texts) > listed
-        else []
-    )
-    return f"{count} ({('; ' if unit in ('node features', 'edge attributes') else ', ').join([*texts[:listed], *more])})"
+    rest, owner = len(texts) - listed, {"node features": "more node", "edge attributes": "more edge"}.get(unit)
+    more = [f"{rest} more" if owner is None else plural(rest, owner)] if rest > 0 else []
+    return f"{count} ({(', ' if owner is None else '; ').join([*texts[:listed], *more])})"
 
 
 def reason_sentence(subject: str, findings: Findings, names: Names, kept: str) -> str:
@@ -165,12 +162,14 @@ def proof_sentence(findings: Findings, names: Names, parts: Sequence[PartSize], 
         return f"Nothing was found that it rests on: with nothing kept, it says {_other(alone, names, target)}."
     enough = f"{they.capitalize()} alone {are} enough: the model still says {target}{_p(alone)}"
     not_enough = f"with {them} alone, it says {_other(alone, names, target)}"
-    changed = _other(without, names, target)
+    several = len(parts) > 1  # then the complement has three worlds: without edges, without features, without both
+    gone = "one or both of the two" if several else them
+    changed = _other(without, names, target, " on average" * several)
     texts = {
-        "both": f"{enough}. Without {them}, it says {changed}.",
+        "both": f"{enough}. Without {gone}, it says {changed}.",
         "sufficient": f"{enough}. But {they} {are} not necessary: without {them}, it says {target} too{_p(without)}, so "
         "something else supports it as well.",
-        "necessary": f"Without {them}, the model says {changed}. But {they} {are} not enough: {not_enough}.",
+        "necessary": f"Without {gone}, the model says {changed}. But {they} {are} not enough: {not_enough}.",
         "neither": f"This does not hold: {not_enough}, and without {them}, it still says {target}{_p(without)}.",
     }
     return texts[findings.verdict]
@@ -189,6 +188,8 @@ def _unexplained(findings: Findings, target: str, parts: Sequence[PartSize], mol
     elif not edges and not attributes:
         hint = ' Try edges as well: edge_mask_type="object".'
     because = f"the model says {target} without any of them too{_p(findings.empty)}"
+    if not any(part.total for part in parts):
+        return f"No {what.removesuffix('s')} can reach it, so {what} do not explain this prediction.{hint}"
     return f"{what.capitalize()} do not explain this prediction: {because}.{hint}"
 
 
@@ -196,7 +197,7 @@ def _p(answer: ModelAnswer) -> str:
     return "" if answer.p is None else f" (p {probability_text(answer.p)})"
 
 
-def _other(answer: ModelAnswer, names: Names, target: str) -> str:
+def _other(answer: ModelAnswer, names: Names, target: str, mean: str = "") -> str:
     """Another class than the explained one, and what is left of the probability of that."""
     label = "another class" if answer.label is None else names.class_name(answer.label)
-    return label if answer.p is None else f"{label} (p of {target}: {probability_text(answer.p)})"
+    return label if answer.p is None else f"{label} (p of {target}: {probability_text(answer.p)}{mean})"

@@ -137,7 +137,8 @@ def deletion_text(explanation: Explanation) -> str:
 
     Nothing if nobody knows, or if it holds neither way, which the verdict says.
 
-    >>> deletion_text(Explanation(intervention="mask", holds_masked=True, holds_removed=False, pns_removed=0.1))
+    >>> facts = {"hard_edge_mask": [True], "intervention": "mask", "holds_masked": True, "holds_removed": False}
+    >>> deletion_text(Explanation(pns_removed=0.1, **facts))
     'It does not hold if edges are really deleted: PNS at least 0.100 then.'
     """
     removed, by = explanation.get("pns_removed"), explanation.get("intervention")

@@ -1,5 +1,7 @@
 /** Creates DOM elements. Texts become text nodes, so that names from a dataset are shown and never run as markup. */
 
+import { unbreakable } from "./words";
+
 export type Child = Node | string | null | false;
 type Attribute = string | number | boolean | null | ((event: Event) => void);
 
@@ -46,4 +48,9 @@ let count = 0;
 export function labelled(text: string, control: HTMLElement): HTMLElement {
   control.id ||= `control-${++count}`;
   return h("div", { class: "field" }, h("label", { for: control.id }, text), control);
+}
+
+/** A sentence of which names and probabilities stay on one line. */
+export function sentence(text: string): Child[] {
+  return unbreakable(text).map((part) => (part.whole ? h("span", { class: "whole" }, part.text) : part.text));
 }

@@ -160,6 +160,12 @@ export class Drawing {
     if (id !== null) this.cy?.getElementById(id).addClass("pointed");
   }
 
+  /** Mark the lines that a change removes. */
+  markRemoved(lines: number[]): void {
+    this.cy?.edges(".removed").removeClass("removed");
+    for (const line of lines) this.cy?.getElementById(`e${line}`).addClass("removed");
+  }
+
   /** Select a line or node and show what is known of it; null selects nothing. */
   select(id: string | null): void {
     this.selected = id;
@@ -325,6 +331,7 @@ export class Drawing {
       { selector: ".band", style: { width: 18, "line-color": truth, "line-opacity": 0.45, "line-outline-width": 0, "z-index": 0 } as never },
       { selector: "node.truth", style: { "outline-color": truth, "outline-width": 5, "outline-offset": 2, "outline-opacity": 0.6 } as never },
       { selector: "node.mistaken", style: { "outline-color": trueFill as never, "outline-width": 3, "outline-offset": 3, "outline-opacity": 1 } as never },
+      { selector: "edge.removed", style: { "line-color": colour("bad"), "line-style": "dashed", width: 5, opacity: 1, "z-index": 6 } },
       { selector: ".chosen", style: { "overlay-color": accent, "overlay-opacity": 0.25, "overlay-padding": 8 } },
       { selector: ".pointed", style: { "overlay-color": accent, "overlay-opacity": 0.35, "overlay-padding": 6 } },
     ];

@@ -1,8 +1,8 @@
 /** One instance: the prediction, and a panel for each method. */
 
-import { replaceContent, h } from "./dom";
+import { replaceContent, h, sentence } from "./dom";
 import { Panel } from "./panel";
-import type { Instance, Payload } from "./payload";
+import type { Change, Instance, Payload } from "./payload";
 import { linkTo, isCorrect } from "./state";
 import { className, instanceName, plural } from "./words";
 
@@ -23,6 +23,7 @@ export interface Neighbours {
 export class InstanceView {
   readonly element: HTMLElement;
   private panels: Panel[] = [];
+  private readonly change: HTMLElement | null;
   private readonly nav = h("nav", { class: "steps", "aria-label": "Neighbours in the list" });
   private readonly panelArea = h("div", { class: "panels" });
 
@@ -33,6 +34,7 @@ export class InstanceView {
     neighbours: Neighbours,
   ) {
     this.showNeighbours(neighbours);
+    this.change = one.change === null ? null : this.changeBox(one.change);
     this.element = h(
       "article",
       {},
@@ -67,6 +69,10 @@ export class InstanceView {
     this.panelArea.classList.toggle("several", this.panels.length > 1);
     this.panelArea.replaceChildren(...this.panels.map((panel) => panel.element));
     if (!this.panels.length) this.panelArea.append(h("p", {}, "None of the selected methods explains this instance."));
+    if (this.change !== null) {
+      if (this.panels.length === 1) this.panelArea.querySelector(".answer")?.append(this.change);
+      else this.panelArea.before(this.change);
+    }
     for (const panel of this.panels) panel.mount();
     this.applyOptions();
   }
@@ -85,6 +91,27 @@ export class InstanceView {
     if (correct === null) return null;
     const text = correct ? "The prediction is right." : `The prediction is wrong: the true class is ${className(this.payload, this.one.label)}.`;
     return h("p", { class: `verdict ${correct ? "correct" : "wrong"}` }, text);
+  }
+
+  /** The smallest change in words, with a button that marks the removed lines. */
+  private changeBox(change: Change): HTMLElement {
+    const mark = h("button", { type: "button", "aria-pressed": "false", click: () => this.toggleChange(mark, change) }, "Show it");
+    return h(
+      "aside",
+      { class: "change", "aria-label": "Smallest change" },
+      h("span", { class: "badge" }, change.changed ? "smallest change" : "no change found"),
+      " ",
+      ...sentence(change.sentence),
+      " ",
+      h("span", { class: "quiet" }, change.certainty),
+      change.lines.length > 0 && mark,
+    );
+  }
+
+  private toggleChange(mark: HTMLElement, change: Change): void {
+    const on = mark.getAttribute("aria-pressed") !== "true";
+    mark.setAttribute("aria-pressed", String(on));
+    for (const { drawing } of this.panels) drawing.markRemoved(on ? change.lines : []);
   }
 
   private optionControls(): HTMLElement {

@@ -1,6 +1,6 @@
 /** One method's explanation of one instance: picture, slider, worlds, certificate, lists. */
 
-import { replaceContent, h, labelled, type Child } from "./dom";
+import { replaceContent, h, labelled, sentence, type Child } from "./dom";
 import { Drawing, groupColour, groupShape, describeGraph } from "./drawing";
 import type { Cells, Graph, MethodAnswer, Instance, MaskEntries, Method, Payload, Size, Worlds } from "./payload";
 import { kept, countOneWay, outcome, type Direction, type Selection, type Kept } from "./state";
@@ -58,8 +58,8 @@ export class Panel {
     return h(
       "div",
       { class: "answer" },
-      h("p", { class: "reason" }, unbroken(answer.reason)),
-      h("p", { class: "proof" }, h("span", { class: `badge ${answer.verdict}` }, name), ` ${unbroken(answer.proof)}`),
+      h("p", { class: "reason" }, ...sentence(answer.reason)),
+      h("p", { class: "proof" }, h("span", { class: `badge ${answer.verdict}` }, name), " ", ...sentence(answer.proof)),
     );
   }
 
@@ -81,6 +81,7 @@ export class Panel {
         h("label", {}, this.thresholdRadio, " everything above a weight threshold:"),
         labelled("Threshold (left: nothing, right: everything)", this.slider),
       ),
+      answer.deletion !== null && h("p", {}, answer.deletion),
       answer.words !== null && this.certificateSection(answer.words),
     );
   }
@@ -299,11 +300,6 @@ export class Panel {
       graph.hint !== null && h("li", { class: "hint" }, graph.hint),
     );
   }
-}
-
-/** A sentence whose probabilities stay on one line. */
-function unbroken(text: string): string {
-  return text.replaceAll("(p ", "(p\u00a0");
 }
 
 /** The directions of a kept line to list: one entry per direction where each direction counts. */

@@ -112,8 +112,19 @@ export interface Instance {
   /** Probability of the explained class on the whole graph. */
   p: number | null;
   graph: Graph;
+  /** The smallest change after which the model says something else; null if it was not searched for. */
+  change: Change | null;
   /** One per method; null if a method did not explain this instance. */
   answers: (MethodAnswer | null)[];
+}
+
+/** A counterfactual: what to change, what the model says then, and how sure it is that nothing smaller does it. */
+export interface Change {
+  changed: boolean;
+  sentence: string;
+  certainty: string;
+  /** Drawn lines that are removed. */
+  lines: number[];
 }
 
 /** The drawn graph. A line joins two nodes and stands for all edges between them, in both directions. */
@@ -172,6 +183,8 @@ export interface MethodAnswer {
   ps: number | null;
   worlds: Worlds | null;
   stops: Stops;
+  /** Whether the explanation holds if edges are really deleted, or if their messages are masked, as a sentence. */
+  deletion: string | null;
   /** The certificate as text. */
   words: string | null;
 }

@@ -220,3 +220,9 @@ export function worldNames(payload: Payload, method: Method): string[] {
   if (method.split.length === 1) return ["only the kept part", "all but the kept part"];
   return ["only the kept part", "all but the kept part", `kept ${nodes}, other ${lines}`, `kept ${lines}, other ${nodes}`];
 }
+
+/** Parts of a sentence: names with hyphens and probabilities in brackets, which stay on one line, and the text between. */
+export function unbreakable(text: string): { text: string; whole: boolean }[] {
+  const parts = text.split(/(\(p [^()]{0,40}\)\.?|[^\s()]+-[^\s()>][^\s()]*)/);
+  return parts.map((part, n) => ({ text: part, whole: n % 2 === 1 })).filter((part) => part.text !== "");
+}

@@ -31,6 +31,7 @@ export function answer(part: Partial<MethodAnswer> = {}): MethodAnswer {
         { p: [0.9, 0.1], label: [0, 1] },
       ],
     },
+    deletion: null,
     words: null,
     ...part,
   };
@@ -63,6 +64,7 @@ export function instance(part: Partial<Instance> = {}): Instance {
       left_out: 0,
       hint: null,
     },
+    change: null,
     answers: [answer()],
     ...part,
   };
