@@ -76,8 +76,7 @@ def counterfactual(
         features: features that may change, by number or name, and the values to try: ``{"device_new": 0}``.
         nodes: nodes whose features may change; by default all that can matter for the output.
         undirected: whether both directions of an edge are one change; by default as the algorithm's settings say.
-        most: largest number of changes.
-        worlds: sets of one size up to which all of them are tried.
+        most, worlds: largest number of changes, and of sets of one size of which all are tried.
         node_names, feature_names, class_names, edge_names, units: as for :func:`nseg.explain_many`.
         **kwargs: further model arguments.
     """
