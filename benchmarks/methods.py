@@ -124,7 +124,7 @@ def make_algorithm(method: str, preset: str, seed: int) -> ExplainerAlgorithm:
     if method == PYG:
         return PyGGNNExplainer(epochs=100, edge_size=make("gnnexplainer", preset).settings.edge_size)
     if method == "nseg":
-        return NSEG(seed=seed)
+        return NSEG(intervention="mask", undirected=False, tolerance=0.05, seed=seed)
     return make("nseg" if method == "nseg (paper)" else method, preset, seed=seed)
 
 

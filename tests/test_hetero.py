@@ -110,17 +110,21 @@ def test_an_explanations_graph_gives_the_whole_graphs_prediction(name: str) -> N
             assert torch.equal(torch.stack(ends), data[kind].edge_index[:, one[kind].edge_id])
 
 
+@pytest.mark.parametrize("intervention", ["mask", "remove"])
 @pytest.mark.parametrize("name", ["to_hetero", "han"])
-def test_numbers_are_those_of_the_untouched_model(name: str) -> None:
+def test_numbers_are_those_of_the_untouched_model(name: str, intervention: str) -> None:
     data, model = hetero_graph(), make_net(name)
-    one = explainer_of(model)(data.x_dict, data.edge_index_dict, index=4)
+    explain = explainer_of(model, settings={"intervention": intervention})
+    one = explain(data.x_dict, data.edge_index_dict, index=4)
     with torch.no_grad():
         label = int(model(data.x_dict, data.edge_index_dict)[4].argmax())
     hard = {kind: one[kind].hard_edge_mask.float() for kind in data.edge_types}
     rest = {kind: 1 - mask for kind, mask in hard.items()}
     for masks, expected in ((hard, one.p_factual), (rest, one.p_complement)):
-        p = masked_output(model, data, masks)[4].softmax(-1)[label]
-        assert float(p) == pytest.approx(expected, abs=1e-5)
+        kept = {kind: data[kind].edge_index[:, mask > 0] for kind, mask in masks.items()}
+        with torch.no_grad():
+            output = masked_output(model, data, masks) if intervention == "mask" else model(data.x_dict, kept)
+        assert float(output[4].softmax(-1)[label]) == pytest.approx(expected, abs=1e-5)
 
 
 def test_no_subset_of_edges_beats_the_answer_of_a_small_graph() -> None:
@@ -375,7 +379,8 @@ def test_an_edge_type_and_its_reverse_are_one_bond() -> None:
 
 def test_thresholds_measure_again_and_explanations_can_be_pickled() -> None:
     data, model = hetero_graph(), make_net("to_hetero")
-    explainer = explainer_of(model, threshold_config={"threshold_type": "topk_hard", "value": 1})
+    settings = {"intervention": "mask"}
+    explainer = explainer_of(model, threshold_config={"threshold_type": "topk_hard", "value": 1}, settings=settings)
     one = explainer(data.x_dict, data.edge_index_dict, index=4)
     (many,) = explain_many(explainer, data, index=[4])
     hard = {kind: one[kind].edge_mask for kind in data.edge_types}

@@ -34,7 +34,7 @@ MASKS = {
 }
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}
 NOISY = {"steps": 8, "samples": 2, "noise": 0.2, "patience": 3, "starts": (0.0, 2.0)}
-NOISY |= {"path_points": 2, "rounds": 1, "kicks": 1, "exact": 6}
+NOISY |= {"path_points": 2, "rounds": 1, "kicks": 1, "exact": 6, "intervention": "mask"}  # test_removal.py deletes
 """Noise in the complement, two starts, instances that stop early, moves, kicks and small enumerations: all at once."""
 
 

@@ -402,7 +402,7 @@ def test_results_are_shown_as_frame_picture_and_text() -> None:
 def test_tests_on_a_subgraph_equal_tests_on_the_whole_graph() -> None:
     data, model = datasets.load("ba-shapes"), models.pretrained("ba-shapes", "gcn")
     kinds = {"edge_mask_type": "object", "model_config": data.model_config}
-    explainer = Explainer(model, NSEG(seed=0, undirected=True), explanation_type="model", **kinds)
+    explainer = Explainer(model, NSEG(seed=0, undirected=True, intervention="mask"), explanation_type="model", **kinds)
     graph = data.graphs[0]
     numbers = [*range(300, 340), *range(400, 420)]
     explanations = explain_many(explainer, graph, numbers)

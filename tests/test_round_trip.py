@@ -280,7 +280,7 @@ OLD = ["seed", "index", "targets", "prediction", "prediction_width", "settings",
 
 @pytest.mark.parametrize("level", ["node, edge weights", "pairs in the data", "edges", "graph"])
 def test_files_of_earlier_versions_are_still_read(level: str) -> None:
-    explain, data, _ = make(level)
+    explain, data, _ = make(level, algorithm=quick(steps=2, undirected=False))  # as in earlier versions
     found = explain_many(explain, data, INDEX)
     new = pq.read_table(BytesIO(parquet.encode(found)))
     content = BytesIO()

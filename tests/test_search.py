@@ -182,7 +182,7 @@ def test_the_search_never_beats_enumeration_and_comes_close(objective: str) -> N
                 continue
             subsets = torch.tensor(list(itertools.product((0.0, 1.0), repeat=count)))
             p, q, *_ = evaluate(causal, parts, Masks(edges=subsets), (1.0,))
-            algorithm = NSEG(objective=objective, undirected=True, tolerance=0.0, alpha_e=1e-3)
+            algorithm = NSEG(objective=objective, undirected=True, tolerance=0.0, alpha_e=1e-3, intervention="mask")
             own_p, own_q = algorithm.answer(causal, parts).measured.p
         value = {"pns": p - q, "pn": 1 - q, "ps": p}[objective]
         mine = {"pns": own_p - own_q, "pn": 1 - own_q, "ps": own_p}[objective]

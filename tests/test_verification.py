@@ -95,7 +95,7 @@ def test_numbers_of_soft_masks_are_right_too() -> None:
 def test_joint_masks_have_one_pns_everywhere() -> None:
     """The complement of joint masks mixes three worlds; each is PyG's own prediction under masks."""
     data, masks = graph(12, 18), {"edge_mask_type": "object", "node_mask_type": "object"}
-    explain = explainer(seeded(NODE_MODELS["gcn"]), NSEG(steps=10, split=(0.5, 0.2, 0.3)), **masks)
+    explain = explainer(seeded(NODE_MODELS["gcn"]), NSEG(steps=10, split=(0.5, 0.2, 0.3), intervention="mask"), **masks)
     found = explain_many(explain, data, [0, 4, 9])
     each, certificates = metrics.Evaluator(explain, data, found).each("hard"), certify(explain, data, found)
     for b, one in enumerate(found):

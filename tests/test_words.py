@@ -226,7 +226,7 @@ def test_graphs_and_stored_explanations_are_counted_too(tmp_path: Path) -> None:
     runs.write(tmp_path, found, {})
     for one, stored, given_graph in zip(found, runs.read(tmp_path), graphs, strict=True):
         edges, cells = kept_parts(one)
-        assert (edges.total, cells.total) == (given_graph.num_edges, given_graph.x.numel())
+        assert (edges.total, cells.total) == (given_graph.num_edges // 2, given_graph.x.numel())  # bonds
         assert kept_parts(runs.attach(stored, graphs)) == (edges, cells)
         kept = notebook_html(stored)
         assert f"<td>{size_words((edges, cells))}</td>" in kept

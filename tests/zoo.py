@@ -252,5 +252,7 @@ class Planted(MessagePassing):
 
 
 def quick(objective: str = "pns", **settings: Any) -> NSEG:
-    """NSEG with one start and without the moves that follow the search, where quality is not the question."""
-    return NSEG(objective, **{"starts": (0.0,), "path_points": 0, "rounds": 0, "exact": 0, **settings})
+    """NSEG with one start, without the moves that follow the search, and with messages masked, where quality is not the
+    question; tests of deletion and of the default say so."""
+    usual = {"intervention": "mask", "starts": (0.0,), "path_points": 0, "rounds": 0, "exact": 0}
+    return NSEG(objective, **{**usual, **settings})

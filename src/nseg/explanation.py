@@ -33,7 +33,7 @@ NUMBERS = (
 FLAGS = ("keeps", "changes", "keeps_empty", "holds_masked", "holds_removed")
 """Names of what is true or false."""
 
-PATH = ("edge_order", "node_order", "path_sizes", "path_pns")
+PATH = ("edge_path", "node_path", "path_sizes", "path_pns")
 """Names of what :meth:`Explanation.path` is made of."""
 
 TEXTS = ("intervention", "verdict")
@@ -79,12 +79,12 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         return str(self.get("verdict")) if Explanation.writer is None else Explanation.writer(self)
 
     def path(self) -> list[PathPoint]:
-        """The bound for fewer and more elements: those of the explanation come first, then the others, by weight.
+        """The bound for fewer and more elements: for each size the best subset that was met.
 
         Read it to choose fewer edges for less certainty. One of the points is the explanation itself. Empty if nobody
         measured it, as for methods of others.
         """
-        return path_points(self, [self.get(name) for name in ("edge_order", "node_order")])
+        return path_points(self, [self.get(name) for name in ("edge_path", "node_path")])
 
     def measured_by(self, measure: Callable[[PyGExplanation], Numbers]) -> Explanation:
         """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
@@ -108,6 +108,8 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
             found[HARD + name] = found[name] > 0
         unchanged = all(torch.equal(found[HARD + name], self[HARD + name]) for name in hard)
         found["exact"] = unchanged and bool(self.get("exact"))
+        if (found.get("settings") or {}).get("undirected") and _separates_directions(found):
+            found["settings"] = {**found.settings, "undirected": False}
         for name in (*NUMBERS, *FLAGS, *TEXTS, *PATH):
             found[name] = None
         for name, value in ({} if measure is None else measure(found)).items():
@@ -121,18 +123,33 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         return None if Explanation.renderer is None else Explanation.renderer(self)
 
 
-def path_points(one: Any, orders: Sequence[Any]) -> list[PathPoint]:
-    """What each number of elements is worth, from the orders of edges and of nodes (tensors, or dictionaries by type)."""
+def _separates_directions(one: PyGExplanation) -> bool:
+    """Whether the hard mask keeps one direction of an edge only."""
+    edges, hard = one.get("edge_index"), one.get(HARD + "edge_mask")
+    if edges is None or hard is None or not hard.numel():
+        return False
+    _, bond = torch.unique(edges.sort(0).values, dim=1, return_inverse=True)
+    kept = torch.zeros_like(bond).index_add(0, bond, hard.long())
+    return bool(((kept > 0) & (kept < bond.bincount(minlength=len(kept)))).any())
+
+
+def path_points(one: Any, members: Sequence[Any]) -> list[PathPoint]:
+    """What each number of elements is worth, with the subset that is worth it.
+
+    Args:
+        one: an explanation.
+        members: of edges and of nodes, in which subsets each is, bit by bit (tensors, or dictionaries by type).
+    """
     if one.get("path_sizes") is None:
         return []
 
-    def first(order: Any, size: int) -> Any:
-        if isinstance(order, Mapping):
-            return {key: first(own, size) for key, own in order.items()}
-        return None if order is None else (order > 0) & (order <= size)
+    def subset(member: Any, bit: int) -> Any:
+        if isinstance(member, Mapping):
+            return {key: subset(own, bit) for key, own in member.items()}
+        return None if member is None else (member >> bit & 1).bool()
 
-    points = dict(zip(one.path_sizes.tolist(), one.path_pns.tolist(), strict=True))
-    return [PathPoint(size, pns, *(first(order, size) for order in orders)) for size, pns in points.items()]
+    points = enumerate(zip(one.path_sizes.tolist(), one.path_pns.tolist(), strict=True))
+    return [PathPoint(size, pns, *(subset(member, bit) for member in members)) for bit, (size, pns) in points]
 
 
 def with_ids(one: PyGExplanation) -> PyGExplanation:

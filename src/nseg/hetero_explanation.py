@@ -29,8 +29,8 @@ from nseg.explanation import (
 from nseg.graph_types import GraphTypes, TypeKey
 from nseg.names import NO_NAMES, Names
 
-PER_EDGE = ("edge_mask", "hard_edge_mask", "reached", "edge_order")
-PER_NODE = ("node_mask", "hard_node_mask", "node_order")
+PER_EDGE = ("edge_mask", "hard_edge_mask", "reached", "edge_path")
+PER_NODE = ("node_mask", "hard_node_mask", "node_path")
 """Attributes of an explanation with an entry per edge, or per node, of each type."""
 
 HIDDEN = ("_model_args", "_stored_args", "_kept_ends", "_kept_values", "_size")
@@ -53,7 +53,7 @@ class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
         """The bound for fewer and more elements, as :meth:`Explanation.path`; masks are dictionaries by type."""
         orders = [
             {one._key: one[name] for one in stores if one.get(name) is not None}
-            for name, stores in (("edge_order", self.edge_stores), ("node_order", self.node_stores))
+            for name, stores in (("edge_path", self.edge_stores), ("node_path", self.node_stores))
         ]
         return path_points(self, [order or None for order in orders])
 
@@ -86,7 +86,7 @@ class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
                 elif store.get(HARD + name) is not None:
                     unchanged &= torch.equal(store[name] > 0, store[HARD + name])
                     store[HARD + name] = store[name] > 0
-            for name in ("edge_order", "node_order"):
+            for name in ("edge_path", "node_path"):
                 store.pop(name, None)
         found["exact"] = unchanged and bool(self.get("exact"))
         numbers: Numbers = {} if measure is None else measure(found)

@@ -25,7 +25,7 @@ class ExhaustiveSettings(BaseSettings):
         most: maximum number of elements of an instance; each further element doubles the cost.
     """
 
-    undirected: bool = flag_field(True)
+    undirected: bool | None = flag_field(True, optional=True)
     tolerance: float = number_field(0.0)
     most: int = integer_field(16, 1, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
 

@@ -22,7 +22,7 @@ def counterfactual(
     arch: Architecture = "gcn",
     to: Annotated[str | None, typer.Option(help="Class that the model should say, by number or name.")] = None,
     most: Annotated[int, typer.Option(min=1, help="Largest number of removed edges.")] = 50,
-    undirected: Undirected = False,
+    undirected: Undirected = None,
     model: Model = None,
     weights: Weights = None,
     data: Graphs = None,

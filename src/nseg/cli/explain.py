@@ -56,7 +56,18 @@ Index = Annotated[
 Paper = Annotated[bool, typer.Option(help="Use the paper's settings for the dataset instead of the defaults.")]
 Intervention = Annotated[
     str | None,
-    typer.Option(help="What taking edges away means: mask (their messages), remove (delete them), or both."),
+    typer.Option(
+        help="What taking edges away means: remove (delete them), mask (weigh their messages by 0) or both (the worse). "
+        "Default: remove for nseg, mask for other methods and with --paper."
+    ),
+]
+Undirected = Annotated[
+    bool | None,
+    typer.Option(
+        "--undirected/--directed",
+        help="Whether both directions of an edge count as one. Default: of nseg at graph level, where every edge has its "
+        "reverse; not otherwise.",
+    ),
 ]
 Outcome = Annotated[
     str | None,
@@ -65,7 +76,6 @@ Outcome = Annotated[
         "predicted number within:0.5 (of what it is), above:2, below:-1. Options follow a comma: above:2,scale=0.5."
     ),
 ]
-Undirected = Annotated[bool, typer.Option(help="Give both directions of an edge one weight.")]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal masks.")]
 Model = Annotated[
     str | None,
@@ -107,7 +117,7 @@ def explain(
     paper: Paper = False,
     intervention: Intervention = None,
     outcome: Outcome = None,
-    undirected: Undirected = False,
+    undirected: Undirected = None,
     seed: Seed = 0,
     model: Model = None,
     weights: Weights = None,
@@ -139,7 +149,7 @@ def explain(
     from nseg.cli import subject as subjects
 
     prepare_outputs(out, report, data)
-    settings = {"seed": seed, "undirected": undirected or None, "intervention": intervention, "outcome": event}
+    settings = {"seed": seed, "undirected": undirected, "intervention": intervention, "outcome": event}
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level, event)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from copy import copy
 from dataclasses import fields, replace
 from typing import Any, ClassVar
 
@@ -15,11 +16,19 @@ from torch_geometric.explain.config import ExplanationType, MaskType, ModelTaskL
 
 from nseg.errors import NsegWarning, SettingsError
 from nseg.explain.answers import BatchAnswer, build_explanation
+from nseg.explain.fallback import answer_all
 from nseg.explain.measurement import Remeasurement, measure_hard
 from nseg.explain.typed import masks_to_flat, to_types
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation
-from nseg.graphs.baseline import FeatureBaseline, mask_attributes, require_no_attribute_mask, require_zero_baseline
+from nseg.graphs.baseline import (
+    ABSENT,
+    ZERO,
+    FeatureBaseline,
+    mask_attributes,
+    require_no_attribute_mask,
+    require_zero_baseline,
+)
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.hetero import is_hetero
@@ -56,6 +65,10 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
     def __init__(self, **settings: Any) -> None:
         super().__init__()
         self.settings: Any = self.Settings.from_names(type(self).__name__, settings)
+        if self.settings.baseline == ABSENT and self.settings.intervention == "mask":
+            raise SettingsError(
+                "baseline='absent' deletes nodes, so intervention must be 'remove' or 'both' (got 'mask'). Try 'remove'."
+            )
 
     @abstractmethod
     def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
@@ -78,13 +91,13 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
 
         found = evaluate(causal, parts, result.soft.map(lambda mask: mask.unsqueeze(0).to(causal.dtype)), split)
         soft_p = torch.cat([found.p_factual, found.p_complement])
-        measured = measure_hard(causal, parts, hard, split, self.settings.intervention)
+        measured = measure_hard(causal, parts, hard, split, self.settings.intervention if parts.deletable else "mask")
 
         def on_graph(masks: Masks) -> Masks:
             return Masks({**masks, **parts.to_weights(Masks({k: v for k, v in masks.items() if k == EDGES}))})
 
         common = NODES in parts and self._common
-        path = measure_path(causal, parts, result.soft, hard, self.settings)
+        path = measure_path(causal, parts, result, hard, self.settings)
         return BatchAnswer(
             instances=causal.instances,
             soft=on_graph(result.soft),
@@ -94,11 +107,23 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             exact=exact,
             split=split,
             common=common,
-            tied=parts.tied,
-            path=replace(path, order=on_graph(path.order)),
+            ties=parts.ties,
+            path=replace(path, member=on_graph(path.member)),
             event=causal.outcome.event,
             attributes=self.attribute_mask_type,
         )
+
+    @property
+    def deletes(self) -> bool:
+        """Whether explanations are searched on graphs from which edges, or nodes, are deleted."""
+        return self.settings.intervention != "mask" and (self.masks[0] or self.settings.baseline == ABSENT)
+
+    def masking(self) -> BatchedAlgorithm:
+        """The same algorithm, which masks messages instead of deleting edges."""
+        other = copy(self)
+        baseline = ZERO if self.settings.baseline == ABSENT else self.settings.baseline
+        other.settings = replace(self.settings, intervention="mask", baseline=baseline)
+        return other
 
     def parts(self, instances: InstanceBatch) -> MaskParts:
         """The parts of the masks that the connected ``Explainer`` asks for."""
@@ -146,21 +171,21 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         cuts = graph.cuts(row, torch.zeros_like(row), graph.check_targets(target if given else None, row))
         ((_, causal),) = graph.causal_models(cuts)
         causal.require_dependence(*self.masks)
-        answer = self.answer(causal, self.parts(causal.instances))
-        for note in (graph.slow_note, graph.outcome.note(graph.output)):
+        ((_, answer),), masked = answer_all(self, causal)
+        for note in (graph.slow_note, graph.outcome.note(graph.output), masked):
             if note is not None:
                 warnings.warn(note, NsegWarning, stacklevel=3)
         plain = graph.plain_model(row, cuts.target)
         wrong, _ = find_wrong(answer, torch.zeros_like(row[:1]), References(lambda _: plain, lambda _: plain), ())
         if wrong:
             warnings.warn(REDONE.format(number=1), NsegWarning, stacklevel=3)
-            answer = self.answer(plain, self.parts(plain.instances))
+            ((_, answer),), _ = answer_all(self, plain)
         edges = torch.arange(inputs.num_edges, device=row.device)
         nodes = torch.arange(inputs.num_nodes, device=row.device)
         kinds = inputs.kwargs.get(EDGE_KIND)
         found = build_explanation(answer, 0, inputs.edge_index, edges, nodes, self.settings, kinds)
         kind = self.explainer_config.node_mask_type
-        return found, Remeasurement((edges, nodes), [plain], answer.split, kind, self.settings.intervention)
+        return found, Remeasurement((edges, nodes), [plain], answer.split, kind, answer.intervention)
 
     @property
     def _common(self) -> bool:
@@ -188,6 +213,11 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
     def supports(self) -> bool:
         """Whether model and masks are supported: every mode, level and mask type of PyG; raises if the outcome is not."""
         outcome_of(self.model_config, self.settings.outcome)
+        if self.settings.baseline == ABSENT and self.explainer_config.node_mask_type is not MaskType.object:
+            raise SettingsError(
+                "baseline='absent' deletes whole nodes, so it needs node_mask_type='object' (got "
+                f"{self.explainer_config.node_mask_type}). Leave baseline out, or explain whole nodes."
+            )
         return True
 
     def connect(self, *args: Any, **kwargs: Any) -> None:

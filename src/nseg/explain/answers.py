@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +34,7 @@ class BatchAnswer:
         exact: whether each hard mask is the best there is, by enumeration, [B].
         split: probability of each sub-event of the complement.
         common: whether node masks are of features common to all nodes.
-        tied: whether both directions of an edge are one.
+        ties: whether both directions of an edge are one in each instance, [B].
         path: bounds of other sizes.
         event: what was explained, if not simply the class.
         attributes: what the mask of edge attributes covers, if there is one.
@@ -47,12 +48,17 @@ class BatchAnswer:
     measured: Measured
     exact: Tensor
     split: tuple[float, ...]
+    ties: Tensor
     common: bool = False
-    tied: bool = False
     path: SizePath | None = None
     event: Event | None = None
     attributes: MaskType | None = None
     stopped: str | None = None
+
+    @property
+    def tied(self) -> bool:
+        """Whether both directions of an edge are one in all instances."""
+        return bool(self.ties.all())
 
     @property
     def intervention(self) -> str:
@@ -83,7 +89,8 @@ def build_explanation(
     edges, nodes = instances.members(Role.EDGE, number), instances.members(Role.NODE, number)
     edge_at = torch.searchsorted(edge_id, instances.edge_id[edges])
     node_at = torch.searchsorted(node_id, instances.node_id[nodes])
-    reverse = reverse_edges(edge_index, node_id.numel(), edge_kind) if settings.undirected else None
+    tied = bool(answer.ties[number])
+    reverse = reverse_edges(edge_index, node_id.numel(), edge_kind) if tied else None
 
     def on_edges(mask: Tensor | None) -> Tensor | None:
         if mask is None:
@@ -109,13 +116,12 @@ def build_explanation(
         "outcome": answer.event,
         "exact": bool(answer.exact[number]),
         "seed": settings.seed,
-        "settings": settings.as_plain_data(),
+        "settings": settings.as_plain_data() | _what_was_done(answer, tied),
         "stopped": answer.stopped,
     }
     if answer.path is not None:
-        path, order = answer.path, answer.path.order
-        values |= {"edge_order": on_edges(order.get(EDGES)), "node_order": on_nodes(order.get(NODES))}
-        values |= {"path_sizes": path.sizes[:, number], "path_pns": path.pns[:, number]}
+        member = answer.path.member
+        values |= _path_values(answer.path, number, on_edges(member.get(EDGES)), on_nodes(member.get(NODES)))
     for name, value in values.items():
         if value is not None:
             found[name] = value
@@ -132,6 +138,31 @@ def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor, edges: i
         elif mask is not None:
             found[name] = mask.new_zeros(edges, mask.size(1)).index_copy(0, edge_at, mask[mine])
     return found
+
+
+def _path_values(path: SizePath, number: int, edges: Tensor | None, nodes: Tensor | None) -> dict[str, Tensor | None]:
+    """Sizes and bounds of one instance's path, and in which of its subsets each edge and node is."""
+    sizes, pns, bits = path.of(number)
+    members = {"edge_path": edges, "node_path": nodes}
+    own = {name: None if one is None else _renumber(one, bits) for name, one in members.items()}
+    return {**own, "path_sizes": sizes, "path_pns": pns}
+
+
+def _renumber(code: Tensor, bits: Tensor) -> Tensor:
+    """Numbers whose bit j is bit ``bits[j]`` of the given ones.
+
+    >>> _renumber(torch.tensor([0b101, 0b110]), torch.tensor([0, 2])).tolist()
+    [3, 2]
+    """
+    found = torch.zeros_like(code)
+    for position, bit in enumerate(bits.tolist()):
+        found |= (code >> bit & 1) << position
+    return found
+
+
+def _what_was_done(answer: BatchAnswer, tied: bool) -> dict[str, Any]:
+    """Settings that the graph and the model decided; nothing if no edges are explained."""
+    return {"undirected": tied, "intervention": answer.intervention} if EDGES in answer.hard else {}
 
 
 def restrict_masks(answer: PyGExplanation, edge_id: Tensor, node_id: Tensor) -> Explanation:

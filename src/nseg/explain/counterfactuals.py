@@ -23,6 +23,7 @@ from nseg.explain.jobs.hetero import HeteroJob
 from nseg.explain.smallest_change import SmallestChange, find_smallest
 from nseg.explain.typed_change import add_typed_edges, typed_cells
 from nseg.graphs.batch import InstanceBatch, pack_graphs
+from nseg.graphs.bonds import is_whole_graph_of_bonds
 from nseg.graphs.checks import check_index
 from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role, common_roles
 from nseg.graphs.large import LargeGraph
@@ -75,14 +76,14 @@ def counterfactual(
         additions: edges that may be added, [2, A]; or a ``Data`` of them with the model's arguments per edge.
         features: features that may change, by number or name, and the values to try: ``{"device_new": 0}``.
         nodes: nodes whose features may change; by default all that can matter for the output.
-        undirected: whether both directions of an edge are one change; by default as the algorithm's settings say.
+        undirected: whether both directions of an edge are one change; by default as the algorithm has it.
         most, worlds: largest number of changes, and of sets of one size of which all are tried.
         node_names, feature_names, class_names, edge_names, units: as for :func:`nseg.explain_many`.
         **kwargs: further model arguments.
     """
     settings = getattr(getattr(explainer, "algorithm", None), "settings", None)
-    both = bool(getattr(settings, "undirected", False)) if undirected is None else undirected
-    request = _Request(to, remove, features, nodes, both, most, worlds)
+    both = getattr(settings, "undirected", False) if undirected is None else undirected
+    request = _Request(to, remove, features, nodes, bool(both), most, worlds)
     data = _separate(explainer, data)
     graph, number = _one_graph(explainer, data, index)
     names = resolve_names(data, node_names, feature_names, class_names, edge_names, units).graph(number)
@@ -91,6 +92,7 @@ def counterfactual(
     _require_class(job)
     with torch.no_grad(), borrow(job.model), one_thread():
         inputs = job.model_inputs(graph, kwargs)
+        request = replace(request, undirected=not single and is_whole_graph_of_bonds(inputs)) if both is None else request
         if isinstance(job, HeteroJob):
             names = replace(names, types=job.graph_types(sort_by_type(job.adapted_model().schema, inputs)))
         row = int(job.rows(number)[0]) if single else 0

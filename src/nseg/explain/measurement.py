@@ -59,7 +59,7 @@ def measure_hard(
     stacked = hard.map(lambda mask: torch.stack([mask, torch.zeros_like(mask)]).to(causal.dtype))
     found = {"mask": evaluate(causal, parts, stacked, split)}
     try:
-        found["remove"] = evaluate(causal, parts, stacked, split, "remove") if EDGES in parts else found["mask"]
+        found["remove"] = evaluate(causal, parts, stacked, split, "remove") if parts.deletable else found["mask"]
     except Exception:  # a model may raise anything on a graph without edges
         if intervention != "mask":
             raise

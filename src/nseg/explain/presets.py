@@ -16,6 +16,8 @@ PUBLISHED: dict[str, Any] = {
     "noise": 0.025,
     "split": (1 / 3, 1 / 3, 1 / 3),
     "intervention": "mask",
+    "undirected": False,
+    "tolerance": 0.05,
     "surrogate": "gap",
     "starts": (0.0,),
     "keep": "last",

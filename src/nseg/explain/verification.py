@@ -240,9 +240,10 @@ def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks:
     if EDGES in masks:
         mine = torch.isin(answer.instances.edge_owner, which)
         found[EDGES] = _place(masks[EDGES][mine], instances, there, edges=True)
-        if answer.tied:  # as on an explanation
+        ties = answer.ties[which][there.edge_owner]
+        if bool(ties.any()):  # as on an explanation
             reverse = reverse_edges(there.edge_index, there.num_nodes, there.args.get(EDGE_KIND))
-            found[EDGES] = torch.maximum(found[EDGES], found[EDGES][reverse])
+            found[EDGES] = torch.where(ties, torch.maximum(found[EDGES], found[EDGES][reverse]), found[EDGES])
     if ATTRIBUTES in masks and answer.attributes is MaskType.common_attributes:
         found[ATTRIBUTES] = masks[ATTRIBUTES][which]
     elif ATTRIBUTES in masks:

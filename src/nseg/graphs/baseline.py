@@ -1,6 +1,7 @@
 """What a masked feature or edge attribute becomes: 0, the mean over the data, a given row, or what another one has.
 
-A feature that is 0 is not absent: for a standardised feature 0 is the mean, for a temperature it is a temperature.
+A feature that is 0 is not absent: for a standardised feature 0 is the mean, for a temperature it is a temperature. A whole
+node can really be absent: then it is deleted with its edges.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from torch_geometric.data import Data, Dataset
 from nseg.errors import InputError, UnsupportedError
 from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs
 
-ZERO, MEAN, OTHERS = "zero", "mean", "others"
+ZERO, MEAN, OTHERS, ABSENT = "zero", "mean", "others", "absent"
 """Baselines by name; a row of numbers is one as well."""
 
 
@@ -42,7 +43,7 @@ class FeatureBaseline:
     """What the features of each node (or the attributes of each edge) become where they are masked.
 
     Args:
-        asked: ``"zero"``, ``"mean"``, ``"others"``, or one number per feature.
+        asked: ``"zero"``, ``"mean"``, ``"others"``, ``"absent"``, or one number per feature.
         mean: the mean features over the data, [F], if these are asked for.
         seed: of the draw of other nodes (or edges).
     """
@@ -66,7 +67,7 @@ class FeatureBaseline:
         return cls(MEAN, torch.as_tensor(total) / max(sum(map(len, values)), 1), seed)
 
     def rows(self, x: Tensor) -> Tensor | None:
-        """What the features [N, F] of one graph become, [N, F]; None for 0.
+        """What the features [N, F] of one graph become, [N, F]; None for 0; [N, 0] if nodes are deleted.
 
         >>> FeatureBaseline((1.0, 2.0)).rows(torch.zeros(2, 2))
         tensor([[1., 2.],
@@ -76,6 +77,8 @@ class FeatureBaseline:
             return None
         if x.dim() != 2 or not x.is_floating_point():
             raise InputError(f"baseline={self.asked!r} needs floating point features, [nodes, features] (got {x.dtype}).")
+        if self.asked == ABSENT:
+            return x.new_zeros(len(x), 0)
         if self.asked == OTHERS:
             return x[self._other_nodes(len(x)).to(x.device)]
         row = self.mean if self.mean is not None else torch.tensor([float(value) for value in self.asked])
@@ -87,6 +90,11 @@ class FeatureBaseline:
         """Another node for each node, drawn uniformly, [N]; a single node has none but itself."""
         shift = torch.randint(1, max(nodes, 2), (nodes,), generator=torch.Generator().manual_seed(self.seed))
         return (torch.arange(nodes) + shift) % max(nodes, 1)
+
+
+def nodes_vanish(baseline: Tensor | None) -> bool:
+    """Whether a node that is taken away is deleted: nothing stands in for its features."""
+    return baseline is not None and baseline.size(-1) == 0
 
 
 # --- attributes of edges ---------------------------------------------------------------------------------------------------

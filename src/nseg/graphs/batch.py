@@ -3,8 +3,7 @@
 An *instance* is what one explanation explains: some rows of the model's output (one node, one link, one graph, or
 several of them with one common mask), together with the part of the input that these rows are computed from.
 
-A graph of a million edges and a list of a thousand molecules become the same object here, so everything above this
-file is written once.
+A graph of a million edges and a list of a thousand molecules become the same object here.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nseg.graphs.baseline import nodes_vanish
 from nseg.graphs.inputs import NODE_TYPE, NODE_TYPES, ModelInputs, Role, common_roles
 
 
@@ -60,7 +60,7 @@ class InstanceBatch:
         edge_id: the caller's number of each edge, [E].
         hops: hops from each node to the nearest explained output, [N]; 0 where every node may matter.
         total: edges and nodes of the caller's graph that each instance was cut from, [B, 2].
-        baseline: what masked features become, [N, F]; None for 0.
+        baseline: what masked features become, [N, F]; None for 0; [N, 0] if nodes are deleted.
     """
 
     x: Tensor
@@ -81,7 +81,7 @@ class InstanceBatch:
     def masked_features(self, factor: Tensor) -> Tensor:
         """Features times their factors [K, N, F or 1], and the baseline times what is missing to 1, [K, N, F]."""
         kept = self.x * factor
-        return kept if self.baseline is None else kept + self.baseline * (1 - factor)
+        return kept if self.baseline is None or nodes_vanish(self.baseline) else kept + self.baseline * (1 - factor)
 
     def __len__(self) -> int:
         return self.row_ptr.numel() - 1

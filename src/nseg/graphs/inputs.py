@@ -50,7 +50,7 @@ class ModelInputs:
         pairs_name: the argument that holds the node pairs which a link model scores, if there is one.
         original_size: edges and nodes of the graph that this is a subgraph of, if it is one.
         known_roles: roles of arguments that need not be judged by name and size.
-        baseline: what masked features become, [N, F]; None for 0.
+        baseline: what masked features become, [N, F]; None for 0; [N, 0] if nodes are deleted.
     """
 
     x: Tensor

@@ -7,7 +7,8 @@ probability of the class in the explanation's world and its mean over those worl
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg.errors import InputError, SettingsError
+from nseg.graphs.batch import InstanceBatch
 from nseg.metrics.certificate import Certificate
 from nseg.metrics.evaluator import MASK_NAMES, WorldEvaluator
 from nseg.metrics.intervals import mean_interval
@@ -28,11 +30,11 @@ from nseg.search.complement import Bernoulli, Law, literal
 from nseg.search.enumeration import complement_probabilities, enumerate_worlds
 from nseg.search.formulas import bounds
 from nseg.search.moves import climb_merit
-from nseg.search.parts import EDGES, MaskParts
+from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.sampling import ComplementSampler
 from nseg.search.settings import MOST_ELEMENTS, BaseSettings
-from nseg.search.worlds import evaluate
-from nseg.wording import kept_parts
+from nseg.search.worlds import evaluate, outside_stays
+from nseg.wording import is_undirected, kept_parts
 
 RANDOM_STARTS = 2
 """Random subsets from which the ceiling of a large instance is climbed, besides the explanation, all and nothing."""
@@ -147,7 +149,7 @@ class _Certifier:
                 kept=int(size[b]),
                 elements=int(parts.count[b]),
                 unit=parts.unit,
-                intervention=request.settings.intervention if EDGES in parts else "mask",
+                intervention=request.settings.intervention if parts.deletable else "mask",
                 outcome=self.causal.outcome.event,
             )
             for b in range(len(self.causal.instances))
@@ -163,7 +165,7 @@ class _Certifier:
     @property
     def _removes(self) -> bool:
         """Whether edges are deleted."""
-        return self.request.settings.intervention == "remove" and EDGES in self.parts
+        return self.request.settings.intervention == "remove" and self.parts.deletable
 
     @property
     def _split(self) -> tuple[float, ...]:
@@ -178,13 +180,13 @@ class _Certifier:
 
     def _measure(self, p_factual: Tensor) -> _Measurement:
         """Enumerate the worlds of small instances; sample those of large ones and of laws that cannot be enumerated."""
-        request = self.request
-        small = self.parts.count <= request.exact
+        request, most = self.request, -1 if self.parts.nodes_vanish and self._removes else self.request.exact
+        small = self.parts.count <= most
         enumerated = small & (request.q is not None)
         three = p_factual.expand(3, -1)
         exact = enumerated | request.deterministic
         found = _Measurement(three.clone(), torch.zeros_like(p_factual), exact, three.clone())
-        for which, members, table in enumerate_worlds(self.causal, self.parts, request.exact, self._removes):
+        for which, members, table in enumerate_worlds(self.causal, self.parts, most, self._removes):
             complement = table.p_complement(self._split).double().clamp(0, 1)
             found.ceilings[:, which] = bounds(table.p.double().clamp(0, 1), complement).amax(1)
             if request.q is not None:
@@ -210,7 +212,11 @@ class _Certifier:
         for masks in ComplementSampler(self.parts, self.kept, request.law, request.seed).blocks(request.needed_samples):
             worlds = masks.map(lambda mask: mask.flatten(0, 1).to(self.causal.dtype))
             causal = self.causal.removing(self.parts.tied) if self._removes else self.causal
-            p = causal.do(self.parts.to_weights(worlds)).double().clamp(0, 1)
+            weights = self.parts.to_weights(worlds)
+            for name, stays in outside_stays(self.parts).items() if self._removes else ():
+                number = len(worlds.tensors[0]) // len(stays)
+                weights[name] = worlds.tensors[0].new_tensor(stays).repeat_interleave(number)
+            p = causal.do(weights).double().clamp(0, 1)
             p = p.view(len(split), -1, len(p_factual))  # [A, s, B]
             values.append((split * p).sum(0).clamp(0, 1))
             above.append((split * (p > p_factual + ROUNDING)).sum(0))
@@ -280,14 +286,12 @@ def certify(
     with torch.inference_mode(False), torch.no_grad():
         evaluator = WorldEvaluator(explainer, data, explanations)
         _check_masks(evaluator)
-        settings = _shared_settings(evaluator.explanations, intervention)
-        request = _check_request(law, samples, confidence, exact, seed, settings)
-        kinds = ("mask", "remove") if settings.intervention == "both" else (settings.intervention,)
-        requests = [replace(request, settings=replace(settings, intervention=one)) for one in kinds]
-        found = [_certificates(evaluator, one) for one in requests]
+        settings = [_settings_of(one, intervention) for one in evaluator.explanations]
+        request = _check_request(law, samples, confidence, exact, seed, settings[0])
+        found = _certificates(evaluator, request, settings)
     sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
     given = resolve_names(evaluator.data, class_names=class_names)
-    chosen = [_smallest([one[number] for one in found]) for number in range(len(sizes))]
+    chosen = [_smallest(found[number]) for number in range(len(sizes))]
     names = [_class_name(given, *pair) for pair in zip(evaluator.explanations, (c.target for c in chosen), strict=True)]
     return [replace(one, size=size, class_name=name) for one, size, name in zip(chosen, sizes, names, strict=True)]
 
@@ -306,17 +310,39 @@ def _smallest(certificates: Sequence[Certificate]) -> Certificate:
     return replace(min(certificates, key=lambda one: one.pns), **least)
 
 
-def _certificates(evaluator: WorldEvaluator, request: _Request) -> dict[int, Certificate]:
-    """The certificates of all explanations under one intervention, by their number."""
+def _certificates(
+    evaluator: WorldEvaluator, request: _Request, settings: Sequence[BaseSettings]
+) -> dict[int, list[Certificate]]:
+    """The certificates of all explanations by their number: one, or one per intervention if both are asked for."""
     masks, kind = evaluator.masks("hard"), evaluator.explainer.node_mask_type if evaluator.nodes else None
-    found: dict[int, Certificate] = {}
+    found: dict[int, list[Certificate]] = defaultdict(list)
     with borrow(evaluator.model):
         for group in evaluator.groups:
-            parts = MaskParts.of(group.causal.instances, evaluator.edges, kind, request.settings.undirected)
-            kept = parts.flatten(parts.from_weights(group.pack(masks))) > 0.5
-            certificates = _Certifier(group.causal, parts, kept, request).certificates()
-            found.update(zip(group.numbers.tolist(), certificates, strict=True))
+            packed = group.pack(masks)
+            for own, which in _by_settings([settings[number] for number in group.numbers.tolist()]):
+                here = torch.tensor(which, device=group.causal.instances.x.device)
+                causal = group.causal if len(which) == len(group.numbers) else group.causal.select(here)
+                weights = packed if causal is group.causal else _select(packed, group.causal.instances, here)
+                parts = MaskParts.of(causal.instances, evaluator.edges, kind, own.undirected)
+                kept = parts.flatten(parts.from_weights(weights)) > 0.5
+                for one in ("mask", "remove") if own.intervention == "both" else (own.intervention,):
+                    asked = replace(request, settings=replace(own, intervention=one))
+                    certificates = _Certifier(causal, parts, kept, asked).certificates()
+                    for number, certificate in zip(group.numbers[here.cpu()].tolist(), certificates, strict=True):
+                        found[number].append(certificate)
     return found
+
+
+def _by_settings(settings: Sequence[BaseSettings]) -> Iterator[tuple[BaseSettings, list[int]]]:
+    """Each of some settings, and the positions that have it."""
+    for own in dict.fromkeys(settings):
+        yield own, [position for position, one in enumerate(settings) if one == own]
+
+
+def _select(packed: Masks, instances: InstanceBatch, which: Tensor) -> Masks:
+    """The masks of some instances of a batch, one after the other."""
+    owners = {EDGES: instances.edge_owner, NODES: instances.node_owner}
+    return Masks({name: mask[torch.isin(owners[name], which)] for name, mask in packed.items()})
 
 
 def _check_masks(evaluator: WorldEvaluator) -> None:
@@ -333,21 +359,12 @@ def _check_masks(evaluator: WorldEvaluator) -> None:
                 )
 
 
-def _shared_settings(explanations: Sequence[Explanation], intervention: str | None) -> BaseSettings:
-    """The settings of the explanations' elements and worlds, or the defaults."""
-    given = [one.get("settings") or {} for one in explanations]
-    names = ("undirected", "split", "intervention")
-    undirected, split, judged_by = ([one.get(name) for one in given] for name in names)
-    if intervention is not None:
-        judged_by = [intervention]
-    if any(one != several[0] for several in (undirected, split, judged_by) for one in several):
-        raise InputError(
-            "Explanations that are certified together must share the settings undirected, split and intervention (got "
-            "several). Certify them one by one."
-        )
-    by = "mask" if judged_by[0] is None else judged_by[0]
-    settings = BaseSettings(undirected=bool(undirected[0]), rounds=ROUNDS, intervention=by)
-    return settings if split[0] is None else replace(settings, split=tuple(split[0]))
+def _settings_of(one: Explanation, intervention: str | None) -> BaseSettings:
+    """The settings of an explanation's elements and worlds, or the defaults."""
+    given = one.get("settings") or {}
+    by = intervention or given.get("intervention") or "mask"
+    settings = BaseSettings(undirected=is_undirected(one), rounds=ROUNDS, intervention=by)
+    return settings if given.get("split") is None else replace(settings, split=tuple(given["split"]))
 
 
 def _check_request(law: Any, samples: Any, confidence: Any, exact: Any, seed: Any, settings: BaseSettings) -> _Request:

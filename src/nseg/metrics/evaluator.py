@@ -17,7 +17,7 @@ from torch_geometric.explain.config import MaskType
 from nseg.errors import InputError, NsegWarning, UnsupportedError
 from nseg.events import Custom
 from nseg.explanation import ATTRIBUTE_MASK, explained_targets, given_edges, with_ids
-from nseg.graphs.baseline import FeatureBaseline
+from nseg.graphs.baseline import ABSENT, FeatureBaseline
 from nseg.graphs.checks import check_inputs, edges_of
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.model_checks import check_model
@@ -309,7 +309,12 @@ class WorldEvaluator:
     def intervention(self) -> str:
         """What the explanations were searched under; ``"mask"`` if nobody knows, or if they differ."""
         found = {one.get("intervention") or "mask" for one in self.explanations}
-        return found.pop() if len(found) == 1 and self.edges else "mask"
+        return found.pop() if len(found) == 1 and self.deletable else "mask"
+
+    @property
+    def deletable(self) -> bool:
+        """Whether explanations delete anything: edges, or whole nodes."""
+        return self.edges or self._baseline.asked == ABSENT
 
     @cached_property
     def split(self) -> Tensor:

@@ -123,22 +123,27 @@ class Evaluator(WorldEvaluator):
         data: the graph, or the graphs, that were explained.
         explanations: one of a single output, or the result of :func:`nseg.explain_many`.
 
-    The target is the predicted class, or the given one if a phenomenon is explained.
+    The target is the predicted class, or the given one if a phenomenon is explained. If no intervention is given, soft masks
+    weigh messages, and hard ones are judged by what the explanations were searched under (:attr:`intervention`); to compare
+    methods, give one.
     """
 
-    def fidelity(self, masks: MaskKind = "soft", intervention: str = "mask") -> Fidelity:
+    def fidelity(self, masks: MaskKind = "soft", intervention: str | None = None) -> Fidelity:
         """Fid+, Fid- and charact, by label and by probability, with the bounds and the sparsity."""
-        return self._fidelity(self.masks(masks), str(masks), intervention)
+        return self._fidelity(self.masks(masks), str(masks), self._judged_by(masks, intervention))
 
-    def each(self, masks: MaskKind = "soft", intervention: str = "mask") -> InstanceFidelity:
+    def each(self, masks: MaskKind = "soft", intervention: str | None = None) -> InstanceFidelity:
         """The values of each instance, of which fidelity is the mean."""
-        return self._each(self.masks(masks), intervention)
+        return self._each(self.masks(masks), self._judged_by(masks, intervention))
 
-    def thresholds(self, at: Sequence[float] = TENTHS[1:], intervention: str = "mask") -> Curve:
+    def _judged_by(self, masks: MaskKind, intervention: str | None) -> str:
+        return intervention or ("mask" if masks == "soft" else self.intervention)
+
+    def thresholds(self, at: Sequence[float] = TENTHS[1:], intervention: str | None = None) -> Curve:
         """Fidelity of masks cut at each threshold (Fig. 4 of the paper)."""
-        return self._curve("threshold", [self.masks(t) for t in at], at, intervention)
+        return self._curve("threshold", [self.masks(t) for t in at], at, self._judged_by("hard", intervention))
 
-    def sparsities(self, at: Sequence[float] = TENTHS, intervention: str = "mask") -> Curve:
+    def sparsities(self, at: Sequence[float] = TENTHS, intervention: str | None = None) -> Curve:
         """Fidelity of the highest elements of each mask, for each share of the reachable elements that is left out."""
         ranked = []
         for reached, masks in zip(self.reached, self.masks("soft"), strict=True):
@@ -149,7 +154,7 @@ class Evaluator(WorldEvaluator):
             return (rank < round((1 - share) * counted)).to(self.output.dtype)
 
         cut = [[Masks({name: top(*r, share) for name, r in one.items()}) for one in ranked] for share in at]
-        return self._curve("sparsity", cut, at, intervention)
+        return self._curve("sparsity", cut, at, self._judged_by("hard", intervention))
 
     def robust_fidelity(
         self, alpha1: float = 0.1, alpha2: float = 0.9, samples: int = 20, masks: MaskKind = "hard", seed: int = 0

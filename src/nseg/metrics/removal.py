@@ -31,9 +31,9 @@ def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> 
     of the search, which need no smaller graphs where masks keep nothing out of their reach; all graphs in one batch; or
     one by one.
     """
-    if not evaluator.edges:
+    if not evaluator.deletable:
         raise InputError("Only edges can be removed (got node masks only). Use intervention='mask'.")
-    if any(bool(((one[EDGES] > 0) & (one[EDGES] < 1)).any()) for one in masks):
+    if any(bool(((mask > 0) & (mask < 1)).any()) for one in masks for mask in (one.get(EDGES),) if mask is not None):
         raise InputError("Masks must be hard to remove edges (got soft ones). Use masks='hard' or a threshold.")
     with borrow(evaluator.model):
         few = [_outputs(evaluator, masks, slice(n, n + 1), PLAIN) for n in range(min(3, len(masks)))]
@@ -52,9 +52,10 @@ def _outputs_in_reach(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tens
     tied, found = all(map(is_undirected, evaluator.explanations)), []
     for group in evaluator.groups:
         packed = group.pack(masks)
-        total = sum(float(masks[number][EDGES].sum()) for number in group.numbers.tolist())
-        if not tied and float(packed[EDGES].sum()) != total:
-            return None
+        if evaluator.edges and not tied:
+            total = sum(float(masks[number][EDGES].sum()) for number in group.numbers.tolist())
+            if float(packed[EDGES].sum()) != total:
+                return None
         worlds = build_worlds(group.parts, packed.map(lambda mask: mask.unsqueeze(0)))
         found.append(group.causal.removing(tied).output(worlds))
     return evaluator.in_order(found, 1)
@@ -75,15 +76,16 @@ def _outputs(evaluator: WorldEvaluator, masks: Sequence[Masks], some: slice, str
     if role is Role.PAIR and graphs[0].pairs is None:
         role = Role.EDGE
     instances = pack_graphs(graphs, role, rows, [zero] * len(rows))
-    packed = Masks({EDGES: torch.cat([one[EDGES] for one in chosen]).unsqueeze(0)})
-    kind = None
+    packed, kind = Masks(), None
+    if evaluator.edges:
+        packed[EDGES] = torch.cat([one[EDGES] for one in chosen]).unsqueeze(0)
     if evaluator.nodes:
         sizes = [graph.num_nodes for graph in graphs]
         nodes = [one[NODES].expand(size, -1) for one, size in zip(chosen, sizes, strict=True)]
         packed[NODES] = torch.cat(nodes).unsqueeze(0)
         kind = MaskType.object if packed[NODES].size(-1) == 1 else MaskType.attributes
     causal = CausalModel(evaluator.model, evaluator.outcome, instances, strategy).removing()
-    return causal.output(build_worlds(MaskParts.of(instances, True, kind), packed))
+    return causal.output(build_worlds(MaskParts.of(instances, evaluator.edges, kind), packed))
 
 
 def outputs_of_graphs(model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], rows: Sequence[Tensor]) -> Tensor:

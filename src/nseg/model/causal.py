@@ -26,7 +26,7 @@ Weights = Mapping[str, Tensor]
 """Weights of K worlds by part: ``"edges"``, the weight of each edge's messages, [K, E]; ``"nodes"``, the factor of each
 node's features, [K, N, 1] or [K, N, F]; ``"attributes"``, that of each edge's attributes, [K, E, 1] or [K, E, D]. A part
 that is absent is left as it is. Where edges are deleted, ``"outside"`` says whether the edges outside the instances stay,
-[K]; they do if it is absent."""
+[K]; they do if it is absent. Where nodes are deleted, ``"outside nodes"`` says the same of nodes."""
 
 MakeRemover = Callable[[bool, WorldRunner], Remover]
 """Makes what deletes edges: from whether reverses outside the instances are tied, and the runner that weighs messages."""

@@ -16,10 +16,12 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
+from nseg.graphs.baseline import nodes_vanish
 from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
 from nseg.model.hooks import call_model
+from nseg.model.node_removal import kept_nodes, without_nodes
 from nseg.model.outcomes import Outcome
 from nseg.model.runner import WorldRunner
 
@@ -100,8 +102,10 @@ class SmallerGraphs(Remover):
     def run(self, weights: Mapping[str, Tensor], worlds: int) -> Tensor:
         batch, roles = self._world_batch(worlds), self.wide.roles
         inputs, rows = batch.inputs, batch.rows
+        vanish, factor = nodes_vanish(self.wide.baseline), None
         if "nodes" in weights:
-            inputs = replace(inputs, x=self.wide.masked_features(self._on_wide_nodes(weights["nodes"])).flatten(0, 1))
+            factor = self._on_wide_nodes(weights["nodes"], weights.get("outside nodes") if vanish else None)
+            inputs = replace(inputs, x=self.wide.masked_features(factor).flatten(0, 1))
         if "edges" in weights:
             keep = self._kept(weights["edges"], weights.get("outside")).flatten()  # [K * E]
             position = keep.nonzero().flatten()
@@ -109,6 +113,9 @@ class SmallerGraphs(Remover):
             inputs = replace(inputs, edge_index=inputs.edge_index[:, position], kwargs=kwargs)
             if self.wide.outputs is Role.EDGE:
                 rows = (torch.cumsum(keep, 0) - 1)[rows]
+        if vanish and factor is not None:
+            stay = kept_nodes(self.wide, factor).flatten()
+            inputs, rows = without_nodes(inputs, rows, stay, roles, self.wide.outputs)
         return call_model(self.model, inputs, self.outcome)[rows]
 
     def _kept(self, edge: Tensor, outside: Tensor | None) -> Tensor:
@@ -130,13 +137,15 @@ class SmallerGraphs(Remover):
             at = torch.where(at < 0, at[reverse_edges(wide.edge_index, wide.num_nodes)], at)
         return torch.where(at < 0, own.num_edges, at)
 
-    def _on_wide_nodes(self, factor: Tensor) -> Tensor:
-        """Factors of the nodes of the wider subgraphs; 1 for nodes outside the instances."""
+    def _on_wide_nodes(self, factor: Tensor, outside: Tensor | None) -> Tensor:
+        """Factors of the nodes of the wider subgraphs; those outside the instances have 1, or the given factor [K]."""
         if self.wide is self.instances:
             return factor
         own, wide = self.instances, self.wide
         at = positions_of((own.node_owner, own.node_id), (wide.node_owner, wide.node_id))
-        return torch.cat([factor, torch.ones_like(factor[:, :1])], 1)[:, at]  # the last one at position -1
+        last = torch.ones_like(factor[:, :1])
+        last = last if outside is None else last * outside.to(factor.dtype).view(-1, 1, 1)
+        return torch.cat([factor, last], 1)[:, at]  # the last one at position -1
 
     def _world_batch(self, worlds: int) -> WorldBatch:
         if self._latest is None or self._latest[0] != worlds:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from nseg.graphs.baseline import nodes_vanish
 from nseg.graphs.batch import InstanceBatch
 from nseg.model.outcomes import Outcome
 from nseg.model.removal import OneAtATime, Remover, SmallerGraphs
@@ -41,8 +42,8 @@ Kind = Callable[[nn.Module, Outcome, WorldRunner, Surroundings, bool], Remover |
 
 
 def rescaled(_: nn.Module, __: Outcome, runner: WorldRunner, around: Surroundings, tied: bool) -> Remover | None:
-    """Messages, weighed by what becomes of their coefficients."""
-    return rescaled_messages(runner, around.edge_index, tied)
+    """Messages, weighed by what becomes of their coefficients; nodes cannot be deleted like that."""
+    return None if nodes_vanish(runner.instances.baseline) else rescaled_messages(runner, around.edge_index, tied)
 
 
 def smaller(model: nn.Module, outcome: Outcome, runner: WorldRunner, around: Surroundings, tied: bool) -> Remover:
@@ -97,7 +98,15 @@ def random_deletions(instances: InstanceBatch) -> Mapping[str, Tensor]:
             yield (torch.rand(instances.num_edges, generator=rng) < share).float()
 
     device = instances.x.device
-    return {"edges": torch.stack(list(kept())).to(device), "outside": torch.tensor(OUTSIDE, device=device)}
+    found = {"edges": torch.stack(list(kept())).to(device), "outside": torch.tensor(OUTSIDE, device=device)}
+    if nodes_vanish(instances.baseline):
+        share = torch.tensor(SHARES).view(-1, 1, 1)
+        rng = torch.Generator().manual_seed(1)
+        found["outside nodes"] = found["outside"]
+        found["nodes"] = (torch.rand(len(SHARES), instances.num_nodes, 1, generator=rng) < share).to(
+            device, instances.x.dtype
+        )
+    return found
 
 
 def remover_of_graphs(model: nn.Module, outcome: Outcome) -> Callable[[bool, WorldRunner], Remover]:

@@ -116,7 +116,7 @@ def format_setting(value: Any) -> str:
 def _method(method: Method) -> JsonObject:
     curve = None
     if method.evaluator is not None:
-        at = [method.evaluator.fidelity(t, method.evaluator.intervention) for t in TENTHS[1:]]
+        at = [method.evaluator.fidelity(t) for t in TENTHS[1:]]
         names = ("fid_plus", "fid_minus", "pns", "sparsity")
         curve = {"at": TENTHS[1:], **{name: [rounded(getattr(f, name)) for f in at] for name in names}}
     return {
@@ -194,7 +194,7 @@ def summary(methods: Sequence[Method], explained: ExplainedData) -> JsonObject:
 def _summary_row(method: Method, explained: ExplainedData) -> list[Any]:
     evaluator, dataset = method.evaluator, explained.dataset
     if evaluator is not None:
-        fidelity = evaluator.fidelity("hard", evaluator.intervention)
+        fidelity = evaluator.fidelity("hard")
         names = ("pns", "pn", "ps", "fid_plus", "fid_minus", "charact", "sparsity")
         numbers = [rounded(getattr(fidelity, name)) for name in names]
     else:

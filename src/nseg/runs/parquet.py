@@ -8,9 +8,9 @@ Columns, a row per explanation (:data:`SCHEMA`):
 - ``p_factual``, ``p_complement``, ``pns``, ``pn``, ``ps``, ``soft_p_factual``, ``soft_p_complement``, ``exact``,
   ``left_out``, ``seed``: as on an explanation; null where its algorithm does not provide them;
 - ``intervention``, ``pns_masked``, ``pns_removed``, ``p_empty``, ``keeps``, ``changes``, ``keeps_empty``, ``holds_masked``,
-  ``holds_removed``, ``verdict``: likewise; ``edge_order``, ``node_order`` (place of each edge and node in an order of all
-  elements, 0 if out of reach), ``path_sizes``, ``path_pns`` (PNS bound of that many first elements); all of them absent in
-  files of earlier versions;
+  ``holds_removed``, ``verdict``: likewise; ``path_sizes``, ``path_pns`` (sizes, and the PNS bound of the best
+  subset of each size that was met), ``edge_path``, ``node_path`` (for each edge and node a number whose bit t says whether
+  it is in the subset of size ``path_sizes[t]``); all of them absent in files of earlier versions;
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
 - ``edge_mask``, ``hard_edge_mask``, ``reached``: a value for each of those edges; ``node_mask``, ``hard_node_mask``: row by
   row, ``node_mask_width`` values for each of those nodes (or once, for features common to all nodes);
@@ -65,8 +65,8 @@ TENSORS = {
     "hard_node_mask": torch.bool,
     ATTRIBUTE_MASK: torch.float,
     HARD + ATTRIBUTE_MASK: torch.bool,
-    "edge_order": torch.long,
-    "node_order": torch.long,
+    "edge_path": torch.long,
+    "node_path": torch.long,
     "path_sizes": torch.long,
     "path_pns": torch.float,
 }
@@ -327,7 +327,7 @@ def _explanation(row: dict[str, Any]) -> Explanation:
 
 def _reshape(name: str, value: Tensor, row: dict[str, Any]) -> Tensor:
     """The shape that a flattened tensor had."""
-    if name.endswith("node_mask") or name == "node_order":
+    if name.endswith("node_mask") or name == "node_path":
         width = row["node_mask_width"]
         return value.view(-1, width) if width else value.view(len(row["node_id"]), 0)
     if name.endswith(ATTRIBUTE_MASK):

@@ -58,7 +58,7 @@ def _more_rankings(causal: CausalModel, parts: MaskParts, settings: Settings) ->
         return
     if settings.path_points:
         yield path_gradient(guide, parts, settings.path_points).map(lambda slope: slope.unsqueeze(0))
-    if settings.intervention != "mask" and EDGES in parts and guide is causal and settings.rounds:
+    if settings.intervention != "mask" and parts.deletable and guide is causal and settings.rounds:
         yield deletion_rankings(causal, parts)  # gradients of masks may misguide
 
 

@@ -8,7 +8,7 @@ from torch import Tensor
 from nseg.model.causal import CausalModel
 from nseg.search.parts import MaskParts, Masks
 from nseg.search.subsets import ENTRIES_AT_ONCE, blocks, size_bucket
-from nseg.search.worlds import OUTSIDE
+from nseg.search.worlds import OUTSIDE, OUTSIDE_NODES
 
 
 @torch.no_grad()
@@ -36,7 +36,8 @@ def _log_odds(causal: CausalModel, parts: MaskParts, alone: bool) -> Tensor:
     for some in blocks(int(parts.count.max()), size, position.device):
         kept = (position == some.unsqueeze(1)) == alone
         weights = parts.to_weights(parts.unflatten(kept.to(causal.dtype)))
-        weights[OUTSIDE] = torch.full_like(some, float(not alone), dtype=causal.dtype)
+        for name in (OUTSIDE, OUTSIDE_NODES):
+            weights[name] = torch.full_like(some, float(not alone), dtype=causal.dtype)
         z = removing.log_odds(weights)  # [k, B]
         here = (position >= some[0]) & (position <= some[-1])
         found[here] = z[position[here] - some[0], parts.owner[here]]

@@ -80,8 +80,10 @@ class WorldTable:
         total = torch.zeros_like(self.p)
         for share, event in zip(split, self.parts.events, strict=True):
             flipped = sum(part for part, stays in zip(self.part_codes, event, strict=True) if not stays)
-            edges_stay = any(stays for part, stays in zip(self.parts, event, strict=True) if part.name == EDGES)
-            total += share * (self.p if edges_stay else self.p_around).gather(0, self.codes ^ flipped)
+            alone = any(
+                s for part, s in zip(self.parts, event, strict=True) if part.name == EDGES or self.parts.nodes_vanish
+            )
+            total += share * (self.p if alone else self.p_around).gather(0, self.codes ^ flipped)
         return total
 
     def evaluation(self, split: Sequence[float]) -> Evaluation:
@@ -127,6 +129,7 @@ def best_subset(causal: CausalModel, parts: MaskParts, settings: BaseSettings, m
     Returns:
         which elements are kept, [n]; and which instances were small enough, [B].
     """
+    most = -1 if parts.nodes_vanish and settings.intervention != "mask" else most  # tables know of edges outside only
     kept = torch.zeros_like(parts.owner, dtype=torch.bool)
     kinds = {"mask": (False,), "remove": (True,), "both": (False, True)}[settings.intervention]
     for tables in zip(*(enumerate_worlds(causal, parts, most, remove) for remove in kinds), strict=True):

@@ -9,12 +9,13 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.search.connected import connected_subset
 from nseg.search.deadline import time_is_up
 from nseg.search.enumeration import best_subset
 from nseg.search.formulas import size
 from nseg.search.moves import climb_merit, exchange, shrink
 from nseg.search.noise import mask_noise
-from nseg.search.parts import MaskParts, Masks
+from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.prefix import best_prefix
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import SubsetScorer, ranks
@@ -76,8 +77,16 @@ def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings
         kept = torch.zeros_like(parts.owner, dtype=torch.bool)
     for group, members, some, its in parts.grouped(causal, exact.long()):
         if not bool(exact[group[0]]):
-            kept[members] = _best_of_rankings(some, its, its.unflatten(parts.flatten(rankings)[:, members]), settings)
+            kept[members] = _search(some, its, its.unflatten(parts.flatten(rankings)[:, members]), settings)
     return parts.unflatten(kept), exact
+
+
+def _search(causal: CausalModel, parts: MaskParts, rankings: Masks, settings: BaseSettings) -> Tensor:
+    """The subset that P rankings lead to, connected if the settings ask for it, [n]."""
+    if not (settings.connected and EDGES in parts):
+        return _best_of_rankings(causal, parts, rankings, settings)
+    free = _best_of_rankings(causal, parts, rankings, replace(settings, connected=False)) if settings.rounds else None
+    return connected_subset(causal, parts, rankings, settings, free)
 
 
 def above(mask: Tensor, threshold: float) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from nseg.errors import InputError
 from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.bonds import has_whole_bonds
 from nseg.graphs.inputs import EDGE_KIND, Role
 from nseg.graphs.subgraph import reverse_edges
 from nseg.search.formulas import size
@@ -81,23 +82,36 @@ class EdgePart(Part):
     """Weights of the messages over edges.
 
     Args:
-        undirected: whether both directions of an edge are one element.
+        undirected: whether both directions of an edge are one element; None: in whole graphs whose edges are undirected
+            (:func:`nseg.graphs.bonds.has_whole_bonds`), decided for each instance.
     """
 
-    undirected: bool = False
+    undirected: bool | None = False
     name = EDGES
     group = 0
     width = 1
+
+    @cached_property
+    def ties(self) -> Tensor:
+        """Whether both directions of an edge are one element in each instance, [B]."""
+        if self.undirected is None:
+            return has_whole_bonds(self.instances)
+        return torch.full((len(self.instances),), self.undirected, device=self.instances.x.device)
+
+    @cached_property
+    def _any_ties(self) -> bool:
+        return self.undirected is not False and bool(self.ties.any())
 
     @cached_property
     def element(self) -> Tensor:
         """Element of each edge, [E]."""
         edge_index = self.instances.edge_index
         position = torch.arange(edge_index.size(1), device=edge_index.device)
-        if not self.undirected:
+        if not self._any_ties:
             return position
         partner = reverse_edges(edge_index, self.instances.num_nodes, self.instances.args.get(EDGE_KIND))
-        element: Tensor = torch.unique(torch.minimum(position, partner), return_inverse=True)[1]
+        first = torch.where(self.ties[self.instances.edge_owner], torch.minimum(position, partner), position)
+        element: Tensor = torch.unique(first, return_inverse=True)[1]
         return element
 
     @cached_property
@@ -118,14 +132,14 @@ class EdgePart(Part):
         return EdgePart(instances, self.undirected)
 
     def to_weights(self, values: Tensor) -> Tensor:
-        return values[..., self.element] if self.undirected else values
+        return values[..., self.element] if self._any_ties else values
 
     def from_weights(self, weights: Tensor) -> Tensor:
         values = weights.new_zeros(self.shape).scatter(0, self.element, weights)
         if not torch.equal(values[self.element], weights):
             raise InputError(
                 "Both directions of an edge must be kept or left out together if undirected=True (got a hard mask that "
-                "separates them). Make hard_edge_mask equal for both."
+                "separates them). Make hard_edge_mask equal for both, or explain with undirected=False."
             )
         return values
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
+from nseg.graphs.baseline import nodes_vanish
 from nseg.graphs.batch import InstanceBatch, offsets
 from nseg.model.causal import CausalModel
 from nseg.search.feature_parts import AttributePart, NodePart
@@ -62,7 +63,7 @@ class MaskParts:
         instances: InstanceBatch,
         edges: bool,
         nodes: MaskType | None = None,
-        undirected: bool = False,
+        undirected: bool | None = False,
         attributes: MaskType | None = None,
     ) -> MaskParts:
         """The parts that mask types ask for: of edges, nodes, and edge attributes."""
@@ -91,8 +92,24 @@ class MaskParts:
 
     @property
     def tied(self) -> bool:
-        """Whether both directions of an edge are one element."""
-        return EDGES in self and self.edges.undirected
+        """Whether an edge outside an instance goes with its reverse; whole graphs have nothing outside."""
+        return EDGES in self and self.edges.undirected is True
+
+    @property
+    def nodes_vanish(self) -> bool:
+        """Whether nodes that are taken away are deleted with their edges."""
+        return NODES in self and nodes_vanish(self.instances.baseline)
+
+    @property
+    def deletable(self) -> bool:
+        """Whether anything can be deleted: edges, or nodes."""
+        return EDGES in self or self.nodes_vanish
+
+    @property
+    def ties(self) -> Tensor:
+        """Whether both directions of an edge are one element in each instance, [B]."""
+        none = torch.zeros(len(self.instances), dtype=torch.bool, device=self.instances.x.device)
+        return self.edges.ties if EDGES in self else none
 
     @property
     def unit(self) -> str:

@@ -1,7 +1,8 @@
-"""What fewer or more elements are worth: the bound along one order of each instance's elements."""
+"""What fewer or more elements are worth: for several sizes, the best subset of that size that is met."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -9,41 +10,97 @@ from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.formulas import pns_bound
+from nseg.search.harden import SearchResult
 from nseg.search.parts import MaskParts, Masks
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import ranks
+from nseg.search.subsets import SubsetScorer, ranks
 from nseg.search.worlds import evaluate
 
 ONE_BY_ONE = 8
 """Sizes up to this are all measured; beyond it four per doubling."""
 
+MOST_SIZES = 62
+"""Largest number of sizes: a number of 64 bits says in which of them an element is."""
+
+DROPS = 32
+"""Elements of the explanation that are left out one at a time, to see which are needed least."""
+
+RANKINGS = 3
+"""Rankings of the search whose prefixes are measured, besides orders that begin with the explanation."""
+
 
 @dataclass(frozen=True)
 class SizePath:
-    """The bound of the first elements of an order, for several sizes.
+    """The best subset of each of several sizes that was met.
 
     Args:
-        order: place of each element in the order of its instance, 1 for the first; by part.
         sizes: numbers of elements, ascending; one of them is that of the explanation, [T, B].
-        pns: PNS bound of that many first elements, [T, B].
+        pns: PNS bound of the best subset of each size, [T, B].
+        member: for each element, in which of these subsets it is: bit t for sizes[t]; by part.
     """
 
-    order: Masks
     sizes: Tensor
     pns: Tensor
+    member: Masks
+
+    def of(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Different sizes of one instance, their bounds, and the bit of each, [t] each."""
+        sizes = self.sizes[:, number]
+        own = torch.cat([sizes[:1] >= 0, sizes[1:] != sizes[:-1]])
+        bits = own.nonzero().flatten()
+        return sizes[bits], self.pns[bits, number], bits
 
 
 @torch.no_grad()
-def measure_path(causal: CausalModel, parts: MaskParts, soft: Masks, hard: Masks, settings: BaseSettings) -> SizePath:
-    """The bound for several sizes: elements of the explanation come first, then the others, each by their weight."""
-    weight, kept = parts.flatten(soft), parts.flatten(hard).to(causal.dtype)
-    rank = ranks(kept, parts.owner, late=-weight)
-    own = torch.zeros_like(parts.count).index_add(0, parts.owner, kept.long())
-    grid = torch.tensor(size_grid(int(parts.count.max())), device=rank.device).unsqueeze(1)
+def measure_path(
+    causal: CausalModel, parts: MaskParts, result: SearchResult, hard: Masks, settings: BaseSettings
+) -> SizePath:
+    """The best of a few subsets of each size: prefixes of several orders of the elements.
+
+    The orders: the explanation first, by weight, or by what is lost without each of its elements, and then the others; and
+    those of the search. The explanation itself stands for its size.
+    """
+    kept, owner = parts.flatten(hard).bool(), parts.owner
+    own = torch.zeros_like(parts.count).index_add(0, owner, kept.long())
+    grid = torch.tensor(size_grid(int(parts.count.max())), device=owner.device).unsqueeze(1)
     sizes = torch.cat([torch.minimum(grid, parts.count), own.unsqueeze(0)]).sort(0).values  # [T, B]
-    masks = parts.unflatten((rank < sizes[:, parts.owner]).to(causal.dtype))
-    found = evaluate(causal, parts, masks, parts.split(settings), settings.intervention)
-    return SizePath(parts.unflatten(rank + 1), sizes, pns_bound(found.p_factual, found.p_complement))
+    best = torch.full(sizes.shape, -torch.inf, dtype=causal.dtype, device=owner.device)
+    subsets = torch.zeros(len(sizes), len(owner), dtype=torch.bool, device=owner.device)
+    for rank in _orders(causal, parts, result, kept, settings):
+        some = rank < sizes[:, owner]
+        found = evaluate(causal, parts, parts.unflatten(some.to(causal.dtype)), parts.split(settings), settings.intervention)
+        gap = found.p_factual - found.p_complement
+        better = (gap > best) & ((sizes != own) | torch.isinf(best))  # the first order begins with the explanation
+        best = torch.where(better, gap, best)
+        subsets = torch.where(better[:, owner], some, subsets)
+    bits = torch.arange(len(sizes), device=owner.device).unsqueeze(1)
+    member = (subsets.long() << bits).sum(0)
+    return SizePath(sizes, pns_bound(best, torch.zeros_like(best)), parts.unflatten(member))
+
+
+def _orders(
+    causal: CausalModel, parts: MaskParts, result: SearchResult, kept: Tensor, settings: BaseSettings
+) -> Iterator[Tensor]:
+    """Ranks of the elements in several orders, [n] each; the first two begin with the explanation."""
+    weight, owner, inside = parts.flatten(result.soft), parts.owner, kept.to(causal.dtype)
+    yield ranks(inside, owner, late=-weight)
+    if not settings.rounds:  # a quick search is not followed by a slower one
+        return
+    yield ranks(inside, owner, late=-_loss(causal, parts, kept, weight, settings))
+    if result.rankings is not None:
+        yield from (ranks(one, owner) for one in parts.flatten(result.rankings)[:RANKINGS])
+
+
+def _loss(causal: CausalModel, parts: MaskParts, kept: Tensor, weight: Tensor, settings: BaseSettings) -> Tensor:
+    """What is lost of the merit without each of the lightest kept elements; heavier ones lose more, [n]."""
+    owner, number = parts.owner, min(int(parts.count.max()), DROPS)
+    if not number:
+        return weight
+    rank = ranks(torch.where(kept, -weight, -torch.inf), owner)  # the lightest first
+    tried = kept & (rank < DROPS)
+    value = SubsetScorer(causal, parts, settings).score(number, lambda k: kept & (rank != k.unsqueeze(1)))  # [number, B]
+    lost = -value[rank.clamp(max=number - 1), owner].to(weight.dtype)
+    return torch.where(tried, lost, weight.abs() + 2)  # merits lie between -1 and 1, with a bonus below 1
 
 
 def size_grid(most: int) -> list[int]:
@@ -57,4 +114,4 @@ def size_grid(most: int) -> list[int]:
     while sizes[-1] < most:
         sizes.append(min(sizes[-1] + step, most))
         step = 2 * step if sizes[-1] >= 8 * step else step
-    return sizes
+    return sizes if len(sizes) < MOST_SIZES else [*sizes[: MOST_SIZES - 2], most]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Check = Callable[[Any], str | None]
 """Returns what must hold, or None if it does."""
 
-BASELINES = ("zero", "mean", "others")
+BASELINES = ("zero", "mean", "others", "absent")
 """What masked features become, by name."""
 
 ATTRIBUTE_MASKS = ("attributes", "common_attributes")
@@ -108,7 +108,8 @@ def check_baseline(value: Any) -> str | None:
     """A setting must be the name of a baseline of features, or a row of numbers."""
     numbers = isinstance(value, tuple | list) and len(value) > 0
     numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in value)
-    return None if numbers or value in BASELINES else "'zero', 'mean', 'others' or a row of numbers, one per feature"
+    good = numbers or value in BASELINES
+    return None if good else "'zero', 'mean', 'others', 'absent' or a row of numbers, one per feature"
 
 
 def check_attributes(value: Any) -> str | None:
@@ -116,11 +117,13 @@ def check_attributes(value: Any) -> str | None:
     return None if value in (None, *ATTRIBUTE_MASKS) else "None, " + " or ".join(map(repr, ATTRIBUTE_MASKS))
 
 
-def flag_field(default: bool) -> Any:
-    """A setting that is true or false."""
+def flag_field(default: bool | None, optional: bool = False) -> Any:
+    """A setting that is true or false, or None if that is allowed."""
 
     def check(value: Any) -> str | None:
-        return None if isinstance(value, bool) else "True or False"
+        if isinstance(value, bool) or (optional and value is None):
+            return None
+        return "True, False or None" if optional else "True or False"
 
     return field(default=default, metadata={"check": check, "try": default})
 
@@ -137,7 +140,8 @@ class BaseSettings:
         intervention: what a hard explanation's worlds are: ``"mask"``, messages over other edges are weighed by 0;
             ``"remove"``, other edges are deleted, so that degrees, means and attention are those of the smaller graph;
             ``"both"``, the one with the smaller bound. Features are set to 0 in either case.
-        undirected: give both directions of an edge one weight.
+        undirected: give both directions of an edge one weight. None: where a whole graph is explained in which every edge
+            has its reverse with equal attributes, such as a molecule; the explanation's settings say what was done.
         extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
         threshold: for ``"threshold"``.
         k: for ``"topk"``, number of edges (and nodes) to keep.
@@ -146,18 +150,19 @@ class BaseSettings:
         kicks: for ``"prefix"``, number of subsets around the best one from which moves start again, for instances that are
             stuck at a low bound.
         exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer.
-        connected: for ``"prefix"``, grow the explanation from the explained node (or the strongest edge of a graph), so
-            that its edges are connected; no moves are made then.
+        connected: for ``"prefix"``, only explanations whose edges are connected: with the explained node or link, or of a
+            graph in one piece.
         seed: equal seeds give equal masks, alone or in any batch.
         outcome: the event that is explained, such as ``nseg.Above(2.0)`` or its text ``"above:2"``; None for the usual
             one: the predicted class, or for a regression that the prediction stays near what it is.
         baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
-            that of another node of its graph, drawn by ``seed``; or a given row, one number per feature.
+            that of another node of its graph, drawn by ``seed``; or a given row, one number per feature. ``"absent"``:
+            whole nodes are deleted with their edges where edges would be.
     """
 
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
     intervention: str = choice_field("mask", INTERVENTIONS)
-    undirected: bool = flag_field(False)
+    undirected: bool | None = flag_field(False, optional=True)
     extract: str = choice_field("prefix", EXTRACTIONS)
     threshold: float = number_field(0.5, 0, 1)
     k: int | None = integer_field(None)
@@ -264,6 +269,8 @@ class Settings(BaseSettings):
         patience: steps without progress after which an instance stops; None: never.
         path_points: points on the path from no element to all at which gradients are taken, for a second ranking
             (integrated gradients); 0 makes none.
+        intervention, undirected, tolerance: as in :class:`BaseSettings`, with other defaults: edges are deleted, the graph
+            decides about directions, and less of the bound is given up.
         rounds, kicks, exact: as in :class:`BaseSettings`, but on by default.
         edge_attributes: mask the attributes of edges instead of the edges: ``"attributes"``, one element per column of
             ``edge_attr`` of each edge; ``"common_attributes"``, one per column of all edges. The edges themselves stay.
@@ -274,6 +281,9 @@ class Settings(BaseSettings):
 
     objective: str = choice_field("pns", tuple(SURROGATES))
     effort: str = choice_field("balanced", tuple(EFFORTS))
+    intervention: str = choice_field("remove", INTERVENTIONS)
+    undirected: bool | None = flag_field(None, optional=True)
+    tolerance: float = number_field(0.03)
     surrogate: str = choice_field("log", ("log", "gap", "ratio"))
     steps: int = integer_field(20)
     lr: float = number_field(0.5)

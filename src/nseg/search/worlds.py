@@ -16,10 +16,13 @@ from nseg.model.causal import CausalModel
 from nseg.search.complement import Law, literal
 from nseg.search.formulas import mix
 from nseg.search.noise import Noise
-from nseg.search.parts import EDGES, MaskParts, Masks, Part
+from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 
 OUTSIDE = "outside"
 """Name of the weight of all edges outside the instances."""
+
+OUTSIDE_NODES = "outside nodes"
+"""Name of the weight of all nodes outside the instances, where nodes are deleted."""
 
 
 @dataclass(frozen=True)
@@ -91,12 +94,20 @@ def build_worlds(parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL)
         return torch.stack(worlds, 1).flatten(0, 1)
 
     worlds = parts.to_weights(Masks({part.name: stack(number, part) for number, part in enumerate(parts)}))
-    if EDGES in parts:
-        number = [part.name for part in parts].index(EDGES)
-        outside = [0.0, *(float(not stays[number]) for stays in events for _ in range(draw.samples))]
-        weight = worlds[EDGES]
-        worlds[OUTSIDE] = weight.new_tensor(outside).repeat(len(weight) // len(outside))
+    for name, stays in outside_stays(parts).items():
+        outside = [0.0, *(float(stay) for stay in stays for _ in range(draw.samples))]
+        weight = worlds.tensors[0]
+        worlds[name] = weight.new_tensor(outside).repeat(len(weight) // len(outside))
     return worlds
+
+
+def outside_stays(parts: MaskParts) -> dict[str, list[bool]]:
+    """Whether edges, and nodes, outside the instances are there in each sub-event: not where their part is as explained."""
+    kinds = {OUTSIDE: EDGES if EDGES in parts else None, OUTSIDE_NODES: NODES if parts.nodes_vanish else None}
+    names = [part.name for part in parts]
+    return {
+        kind: [not stays[names.index(name)] for stays in parts.events] for kind, name in kinds.items() if name is not None
+    }
 
 
 def world_log_odds(
@@ -118,10 +129,10 @@ def evaluate(
         split: probability of each sub-event of the complement.
         intervention: what taking edges away means, see :class:`nseg.search.settings.BaseSettings`.
     """
-    if intervention == "both" and EDGES in parts:
+    if intervention == "both" and parts.deletable:
         masked, removed = (evaluate(causal, parts, masks, split, one) for one in ("mask", "remove"))
         return masked.smaller(removed)
-    if intervention == "remove" and EDGES in parts:
+    if intervention == "remove" and parts.deletable:
         causal = causal.removing(parts.tied)
     p, holds = causal.do_and_agree(build_worlds(parts, masks))
     factual, complement = split_worlds(p, parts)

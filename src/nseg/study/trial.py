@@ -67,13 +67,21 @@ def hash_source(purpose: str) -> str:
     return digest({path.relative_to(PACKAGE).as_posix(): hash_file(path) for path in chosen})
 
 
+AS_IN_THE_PAPER = {"intervention": "mask", "undirected": False, "tolerance": 0.05}
+"""Settings of NSEG in studies that do not say otherwise."""
+
+
 def make_algorithm(trial: Trial) -> BatchedAlgorithm:
-    """The method of a trial with all its settings."""
+    """The method of a trial with all its settings.
+
+    Studies compare methods as the paper does: messages are masked and edges directed unless the study says otherwise.
+    """
     preset = trial.dataset if trial.preset == "paper" else None
+    usual = AS_IN_THE_PAPER if trial.method == "nseg" and not preset else {}
     joint = {"masks": trial.masks} if trial.method == "nseg" and preset else {}
     settings = {name: tuple(v) if isinstance(v, list) else v for name, v in trial.settings.items()}
     try:
-        return make_method(trial.method, preset, **joint, **settings, seed=trial.seed)
+        return make_method(trial.method, preset, **{**joint, **usual, **settings}, seed=trial.seed)
     except TypeError as error:
         known = ", ".join(find_method(trial.method).Settings.__dataclass_fields__)
         raise InputError(
@@ -190,7 +198,7 @@ def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, .
     found = [attach(one, task.graphs) for one in decode(stored)]
     scores, curves = instance_scores(task, explainer, found, trial.masks), {}
     if "thresholds" in measures:
-        curve = Evaluator(explainer, task.graphs, found).thresholds()
+        curve = Evaluator(explainer, task.graphs, found).thresholds(intervention="mask")
         curves["thresholds"] = {
             k: [float(v) for v in getattr(curve, k)] for k in ("at", "fid_plus", "fid_minus", "charact", "sparsity")
         }
@@ -212,7 +220,7 @@ def instance_scores(task: ExplanationTask, explainer: Explainer, found: list[Exp
     evaluator = Evaluator(explainer, task.graphs, found)
     scores: dict[str, Tensor] = {}
     for kind, cut in MASK_KINDS.items():
-        each = evaluator.each(cut)
+        each = evaluator.each(cut, "mask")
         scores |= {
             f"{kind}.fid_plus": each.changed_without,
             f"{kind}.fid_minus": each.changed_with,

@@ -20,6 +20,7 @@ from torch_geometric.explain.config import ExplanationType
 from nseg.errors import BudgetError, InputError
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.answers import BatchAnswer, build_explanation, restrict_masks
+from nseg.explain.fallback import answer_all
 from nseg.explain.jobs.memory import chunks, saved_bytes
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
@@ -305,8 +306,10 @@ class ExplainJob(ABC):
         for part, small in self._chunks(causal):
             tick = partial(self.advance, len(part) / algorithm.ticks)
             with limit_search(self.time, len(part)) as limit:
-                answer = algorithm.answer(small, algorithm.parts(small.instances), tick)
-            yield part, answer if limit is None else replace(answer, stopped=limit.stopped)
+                found, note = answer_all(algorithm, small, tick)
+            self.notes += [] if note is None else [note]
+            for some, answer in found:
+                yield part[some], answer if limit is None else replace(answer, stopped=limit.stopped)
 
     def _chunks(self, causal: CausalModel) -> Iterator[tuple[Tensor, CausalModel]]:
         """Causal models that fit into memory and together hold all instances, with the numbers of their instances."""
