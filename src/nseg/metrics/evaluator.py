@@ -135,6 +135,7 @@ class WorldEvaluator:
         self.explainer, self.data, self.explanations = explainer, data, [with_ids(one) for one in found]
         settings = found[0].get("settings") or {}
         self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))
+        self.deletes_nodes = self._baseline.asked == ABSENT
         self._whole = data if isinstance(data, Data) else None
         self.model, self.outcome = model, self._asked()
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
@@ -309,12 +310,7 @@ class WorldEvaluator:
     def intervention(self) -> str:
         """What the explanations were searched under; ``"mask"`` if nobody knows, or if they differ."""
         found = {one.get("intervention") or "mask" for one in self.explanations}
-        return found.pop() if len(found) == 1 and self.deletable else "mask"
-
-    @property
-    def deletable(self) -> bool:
-        """Whether explanations delete anything: edges, or whole nodes."""
-        return self.edges or self._baseline.asked == ABSENT
+        return found.pop() if len(found) == 1 and (self.edges or self.deletes_nodes) else "mask"
 
     @cached_property
     def split(self) -> Tensor:

@@ -31,7 +31,7 @@ def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> 
     of the search, which need no smaller graphs where masks keep nothing out of their reach; all graphs in one batch; or
     one by one.
     """
-    if not evaluator.deletable:
+    if not (evaluator.edges or evaluator.deletes_nodes):
         raise InputError("Only edges can be removed (got node masks only). Use intervention='mask'.")
     if any(bool(((mask > 0) & (mask < 1)).any()) for one in masks for mask in (one.get(EDGES),) if mask is not None):
         raise InputError("Masks must be hard to remove edges (got soft ones). Use masks='hard' or a threshold.")
