@@ -81,8 +81,7 @@ def counterfactual(
         node_names, feature_names, class_names, edge_names, units: as for :func:`nseg.explain_many`.
         **kwargs: further model arguments.
     """
-    settings = getattr(getattr(explainer, "algorithm", None), "settings", None)
-    both = getattr(settings, "undirected", False) if undirected is None else undirected
+    both = undirected if undirected is not None else _asked_directions(explainer)
     request = _Request(to, remove, features, nodes, bool(both), most, worlds)
     data = _separate(explainer, data)
     graph, number = _one_graph(explainer, data, index)
@@ -98,10 +97,15 @@ def counterfactual(
         row = int(job.rows(number)[0]) if single else 0
         wide = _with_additions(inputs, additions, names)
         traced = TracedGraph(job.network, job.outcome, wide, edges=False, nodes=False)
-        if (note := job.outcome.note(traced.output)) is not None:
+        if note := job.outcome.note(traced.output):
             warnings.warn(note, NsegWarning, stacklevel=2)
         found = _Search(traced, row, inputs.num_edges, request, names).run()
     return replace(found, output_id=job.output_id(row) if single else number)
+
+
+def _asked_directions(explainer: Explainer) -> Any:
+    """Whether the algorithm makes both directions of an edge one; None if it leaves that to the graph."""
+    return getattr(getattr(getattr(explainer, "algorithm", None), "settings", None), "undirected", False)
 
 
 def _require_class(job: ExplainJob) -> None:
