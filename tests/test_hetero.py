@@ -18,6 +18,7 @@ from torch_geometric.nn import GCNConv, HeteroConv, MessagePassing, RGCNConv, SA
 from nseg import NSEG, Explainer, NsegError, explain_many
 from nseg.baselines import make
 from nseg.errors import UnsupportedError
+from nseg.explain.jobs import BUDGET, make_job
 from nseg.metrics import Evaluator
 
 pytestmark = pytest.mark.filterwarnings("ignore:Shortcuts are not exact")
@@ -91,6 +92,21 @@ def test_a_batch_gives_what_each_target_gets_alone_and_from_the_explainer(name: 
             torch.testing.assert_close(mine.edge_mask, alone[kind].edge_mask)
             full = torch.zeros(data[kind].num_edges).index_copy(0, mine.edge_id, mine.edge_mask)
             torch.testing.assert_close(full, whole[kind].edge_mask, atol=1e-4, rtol=1e-3)
+
+
+def test_han_runs_many_worlds_at_once_and_gives_what_one_at_a_time_gives() -> None:
+    """Its semantic attention averages over all nodes of a type, which must not mix worlds."""
+    data, model = hetero_graph(), make_net("han")
+    job = make_job(explainer_of(model, settings={"steps": 3}), data, None, BUDGET, {})
+    with job.ready(), torch.no_grad():
+        graph = job.graph
+        assert graph.strategy.batched
+        row, target = torch.tensor([2]), torch.tensor([0])
+        plain = graph.plain_model(row, target)
+        (_, fast), *_ = graph.causal_models(graph.cuts(row, torch.zeros_like(row), target))
+        weights = {"edges": torch.rand(5, plain.instances.num_edges, generator=torch.Generator().manual_seed(0))}
+        torch.testing.assert_close(fast.output(weights), plain.output(weights))
+    assert not any(layer._forward_hooks for layer in model.modules())
 
 
 @pytest.mark.parametrize("name", ["to_hetero", "hgt"])

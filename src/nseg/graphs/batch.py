@@ -276,7 +276,7 @@ class InstanceBatch:
         if role is Role.PAIR_INDEX:
             return position[:, value].transpose(0, 1).flatten(1)
         if role is Role.BATCH:
-            return (value + world * self.count(Role.GRAPH)).flatten()
+            return value.new_zeros(len(node)).index_put((position,), value + world * self.count(Role.GRAPH))
         return repeat_rows(value, worlds)
 
     def repeat(self, times: int) -> InstanceBatch:

@@ -15,13 +15,14 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelTaskLevel
+from torch_geometric.nn import HANConv
 
 from nseg.errors import InputError
 from nseg.graph_types import REVERSE, EdgeType, GraphTypes, TypeKey
 from nseg.graphs.batch import offsets
 from nseg.graphs.checks import as_long, check_devices, check_finite, check_node_numbers, leave_inference_mode
 from nseg.graphs.hetero_checks import check_dictionaries, check_pairs, join_batches
-from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_TYPE, NODE_TYPES, ModelInputs, Role
+from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_GRAPH, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.graphs.model_checks import check_precision, forward_parameters
 
 
@@ -193,6 +194,8 @@ def flatten_graph(
         tuple(counts), tuple(edges), tuple(packer.fields), tuple(packer.empty), tuple(flat.names), pairs_name, pairs_key
     )
     types, type_roles = _type_arguments(schema, sizes, device)
+    if any(isinstance(layer, HANConv) for layer in model.modules()):  # it averages over all nodes of a graph
+        types[NODE_GRAPH], type_roles[NODE_GRAPH] = torch.zeros_like(types[NODE_TYPE]), Role.BATCH
     features = columns.pop("x", torch.zeros(sum(sizes[0]), 1, device=device)).detach()
     edge_index = _join_edges(edges, counts, device)
     arguments = {**types, **flat.values, **columns}

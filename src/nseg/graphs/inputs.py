@@ -14,6 +14,9 @@ NODE_TYPE, EDGE_TYPE, EDGE_KIND = ".node_type", ".edge_type", ".edge_kind"
 """Arguments of a flattened heterogeneous graph: type of each node and edge, and a number that an edge type shares with its
 reverse."""
 
+NODE_GRAPH = ".node_graph"
+"""The graph, or copy of a graph, that each of its nodes belongs to."""
+
 NODE_TYPES = ".node_types"
 """The number of its node types."""
 
@@ -101,7 +104,7 @@ class ModelInputs:
             return [Role.COUNT]
         if not isinstance(value, Tensor) or value.dim() == 0:
             return [Role.SHARED]
-        if name == "batch":
+        if name in ("batch", NODE_GRAPH):
             return [Role.BATCH]
         if name == self.pairs_name:
             return [Role.PAIR_INDEX]

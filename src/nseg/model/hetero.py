@@ -15,8 +15,9 @@ from nseg.errors import InputError, ModelError
 from nseg.graph_types import TypeKey
 from nseg.graphs.checks import check_node_numbers
 from nseg.graphs.hetero import HeteroGraph, HeteroSchema, flatten_graph
-from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_TYPE, NODE_TYPES, ModelInputs, Role
+from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_GRAPH, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.model.borrow import wrap_model_errors
+from nseg.model.semantic_attention import separate_graphs_in_attention
 
 Dictionary = dict[Any, Any]
 
@@ -92,14 +93,17 @@ class HeteroModel(nn.Module):
     def forward(self, x: Tensor, edge_index: Tensor, **flat: Any) -> Tensor:
         """The model's output; at node level one row per node of the flat graph, arbitrary for nodes of other types."""
         features, edges, rest = self.arguments(x, edge_index, flat)
-        output: Tensor = self.model(features, edges, **rest)
+        known, names = flat.get(NODE_GRAPH), self.schema.node_types
+        graphs = {} if known is None else {k: known[at] for k, at in zip(names, self.typed_edges.nodes, strict=True)}
+        with separate_graphs_in_attention(self.model, graphs):
+            output: Tensor = self.model(features, edges, **rest)
         return output if self.schema.output is None else self._spread(output, self.typed_edges, len(x))
 
     def arguments(self, x: Tensor, edge_index: Tensor, flat: Mapping[str, Any]) -> tuple[Dictionary, Dictionary, Dictionary]:
         """What the model itself is called with: features and edges by type, and further arguments."""
         schema, typed = self.schema, self._sort(edge_index, flat[NODE_TYPE], flat[EDGE_TYPE])
         given = self._dictionaries(typed, {"x": x, **flat})
-        columns = {NODE_TYPE, EDGE_TYPE, EDGE_KIND, NODE_TYPES, *(field.column for field in schema.fields)}
+        columns = {NODE_TYPE, NODE_GRAPH, EDGE_TYPE, EDGE_KIND, NODE_TYPES, *(field.column for field in schema.fields)}
         rest = {name: value for name, value in flat.items() if name not in columns}
         if "batch" in rest:
             batch = rest.pop("batch")

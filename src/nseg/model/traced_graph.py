@@ -151,7 +151,7 @@ class TracedGraph:
     def _strategies(self) -> Sequence[RunStrategy]:
         if not self.traced:
             return (UNTRACED,)
-        return GRAPH_STRATEGIES if self.outputs is Role.GRAPH else subgraph_strategies(self.hops)
+        return GRAPH_STRATEGIES if self.outputs is Role.GRAPH else (*subgraph_strategies(self.hops), UNTRACED)
 
     def _pilot_rows(self) -> Tensor:
         """A few rows to verify strategies on: the node with most incoming edges, and two more."""
