@@ -15,7 +15,6 @@ networks that are shown to use them), houses of BA-Shapes, five-cycles and house
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,6 +24,7 @@ from typing import Any, NamedTuple
 import networkx as nx
 import numpy as np
 import torch
+from csv_table import write_table
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINConv, GraphConv, global_add_pool
@@ -319,10 +319,7 @@ def main() -> None:
     for line in lines:
         print(line)
     if arguments.out is not None:
-        with arguments.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(lines[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(lines)
+        write_table(arguments.out, lines)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,7 @@ def show(found: Patterns, form: str) -> None:
         writer.writeheader()
         writer.writerows(found.records())
     else:
-        console(150).print(table(found))
+        console(80).print(table(found))
         for one in found.classes:
             where = "held-out predictions" if one.held_out else "predictions"
             console().print(f"{one.name}: {100 * one.unexplained:.0f} % of {where} left unexplained.", highlight=False)
@@ -117,17 +117,15 @@ def table(found: Patterns) -> Table:
     from nseg.pattern.results import trial_text
     from nseg.wording import bound_text
 
-    heads = ("class", "pattern", "explains", "right/wrong", "elsewhere", "mean PNS", "taken out", "put in")
-    made = Table(*heads, title="What the model looks at", caption=CAPTION)
+    made = Table("pattern", "explains", "elsewhere", "taken out", "put in", title="What the model looks at", caption=CAPTION)
     for one in found:
+        known = f"\n{one.right} right, {one.wrong} wrong" if one.right or one.wrong else ""
+        bound = "" if one.pns is None else f"\nPNS {bound_text(one.pns)}"
         made.add_row(
-            one.class_name,
-            one.text.replace("[", r"\["),
-            f"{one.explained} of {one.predictions}",
-            f"{one.right}/{one.wrong}" if one.right or one.wrong else "",
+            f"{one.class_name}:\n{one.text}".replace("[", r"\["),
+            f"{one.explained} of {one.predictions}{known}{bound}",
             f"{one.elsewhere} of {one.others}",
-            "" if one.pns is None else bound_text(one.pns),
-            trial_text(one.necessity),
-            trial_text(one.sufficiency),
+            trial_text(one.necessity).replace(" = ", "\n").replace(" (", "\n").rstrip(")"),
+            trial_text(one.sufficiency).replace(" = ", "\n").replace(" (", "\n").rstrip(")"),
         )
     return made
