@@ -197,7 +197,7 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
         (("explain", "--model", mine[:-5] + "make", *where), "must define make"),
         (("explain", "--model", mine, "--data", str(tmp_path / "bad.pt")), "must hold a PyG Data"),
         (("explain", "--model", mine, *where, "--index", "a"), "must look like"),
-        (("explain", "--model", mine, *where, "--masks", "x"), "--masks must be"),
+        (("explain", "--model", mine, *where, "--masks", "z"), "--masks must be"),
     ):
         with pytest.raises(InputError, match=message):
             call(*words)
