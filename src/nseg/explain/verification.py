@@ -9,7 +9,7 @@ graph. An instance in doubt gets passes of its own, one world at a time, which d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,14 +22,18 @@ from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import EDGE_KIND
 from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
+from nseg.search.formulas import mix
 from nseg.search.parts import ATTRIBUTES, EDGES, NODES, MaskParts, Masks
-from nseg.search.worlds import evaluate
+from nseg.search.worlds import build_worlds, split_worlds
 
 if TYPE_CHECKING:
     from nseg.explain.answers import BatchAnswer
 
 SAMPLE = 32
 """Instances of a call that are also verified on the whole graph."""
+
+LARGE = 100_000
+"""Nodes and edges of a graph of which no pass is run that is not needed."""
 
 SOFT, EMPTY = "soft", "empty"
 """What is verified besides hard masks by each intervention: soft masks, and masks that keep nothing."""
@@ -101,23 +105,35 @@ def _holds_together(
     everything, some = torch.arange(len(numbers), device=numbers.device), sampled.nonzero().flatten()
     if shared is None:
         return _holds_batched(answer, _kinds(answer), wide), good_sample
-    whole, whole_some = shared(numbers), shared(numbers[some]) if len(some) else None
+    whole, on_subgraphs = shared(numbers), list[str]()
     most = len(numbers) if wide is None else int(wide.instances.sizes.sum() // whole.instances.sizes.sum())
     for kind in _kinds(answer):
-        masks, instances = _masks_of(answer, kind), answer.instances
-        if kind == "remove" and wide is not None:  # edges around a subgraph count in the degrees of its nodes
-            masks, instances = _masks_in(wide, answer, everything, masks), wide.instances
-        together = SharedMasks.of(masks, instances, whole.instances, answer.tied, most)
-        if together is not None:
+        together = _share(answer, kind, everything, wide, whole, most)
+        if together is None:
+            on_subgraphs.append(kind)
+        else:
             good &= _holds_shared(answer, kind, everything, whole, together)
-            continue
-        good &= _holds_batched(answer, [kind], wide)
-        if whole_some is not None:
-            masks, instances = _select(masks, instances, some), instances.select(some)
-            few = SharedMasks.of(masks, instances, whole_some.instances, answer.tied, len(some))
+    if on_subgraphs:
+        good &= _holds_batched(answer, on_subgraphs, wide)
+    whole = shared(numbers[some])
+    for kind in _judged_by(answer) if len(some) else ():
+        if kind in on_subgraphs:
+            few = _share(answer, kind, some, wide, whole, len(some))
             assert few is not None
-            good_sample[some] &= _holds_shared(answer, kind, some, whole_some, few)
+            good_sample[some] &= _holds_shared(answer, kind, some, whole, few)
     return good, good_sample
+
+
+def _share(
+    answer: BatchAnswer, kind: str, which: Tensor, wide: CausalModel | None, whole: CausalModel, most: int
+) -> SharedMasks | None:
+    """The masks of some answers on the whole graph; None if they need too many worlds."""
+    masks, instances = _masks_of(answer, kind), answer.instances
+    if kind == "remove" and wide is not None:  # edges around a subgraph count in the degrees of its nodes
+        masks, instances = _masks_in(wide, answer, torch.arange(len(instances), device=which.device), masks), wide.instances
+    if len(which) < len(instances):
+        masks, instances = _select(masks, instances, which), instances.select(which)
+    return SharedMasks.of(masks, instances, whole.instances, answer.tied, most)
 
 
 def _holds_batched(answer: BatchAnswer, kinds: Sequence[str], wide: CausalModel | None) -> Tensor:
@@ -136,8 +152,8 @@ def _holds_shared(answer: BatchAnswer, kind: str, which: Tensor, whole: CausalMo
     own, same = _own_numbers(answer, kind)[:, which], torch.ones_like(which, dtype=torch.bool)
     try:
         for group in range(together.number):
-            p = _reference_numbers(answer, kind, whole, parts, together.of_group(group, whole.dtype))
-            same &= (together.group != group) | _equal(p, own)
+            p = _reference_numbers(answer, whole, parts, {kind: together.of_group(group, whole.dtype)})
+            same &= (together.group != group) | _equal(p[kind], own)
     except Exception:  # a model may raise anything in a world that it does not expect; the plain strategy decides
         return torch.zeros_like(same)
     return same
@@ -148,9 +164,8 @@ def _holds(answer: BatchAnswer, kinds: Sequence[str], which: Tensor, reference: 
     parts = _parts(answer, reference.instances)
     same = torch.ones_like(which, dtype=torch.bool)
     try:
-        for kind in kinds:
-            masks = _masks_in(reference, answer, which, _masks_of(answer, kind))
-            p = _reference_numbers(answer, kind, reference, parts, masks)
+        masks = {kind: _masks_in(reference, answer, which, _masks_of(answer, kind)) for kind in kinds}
+        for kind, p in _reference_numbers(answer, reference, parts, masks).items():
             same &= _equal(p, _own_numbers(answer, kind)[:, which])
     except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
         return torch.zeros_like(same)
@@ -192,18 +207,32 @@ def _own_numbers(answer: BatchAnswer, kind: str) -> Tensor:
 
 
 @torch.no_grad()
-def _reference_numbers(answer: BatchAnswer, kind: str, causal: CausalModel, parts: MaskParts, masks: Masks) -> Tensor:
-    """The same numbers in a reference.
+def _reference_numbers(
+    answer: BatchAnswer, causal: CausalModel, parts: MaskParts, masks: Mapping[str, Masks]
+) -> dict[str, Tensor]:
+    """The same numbers in a reference, by kind; all worlds of an intervention are run at once.
 
     Edges and nodes outside the masks count as not explained, as on an explanation: 0 in the mask, 1 in its complement.
     """
-    one = masks.map(lambda mask: mask.unsqueeze(0))
-    if kind == EMPTY:  # without its complement, in which nothing is changed
-        weights = parts.to_weights(one)
-        models = [causal.removing() if name == "remove" else causal for name in _judged_by(answer)]
-        return torch.stack([model.do(weights) for model in models]).amin(0)
-    found = evaluate(causal, parts, one, answer.split, "mask" if kind == SOFT else kind)
-    return torch.cat([found.p_factual, found.p_complement])
+    found: dict[str, Tensor] = {}
+    judged = _judged_by(answer)
+    for intervention, names in (("mask", (SOFT, "mask", EMPTY)), ("remove", ("remove", EMPTY))):
+        asked = [kind for kind in names if kind in masks and (kind != EMPTY or intervention in judged)]
+        worlds = [build_worlds(parts, masks[kind].map(lambda mask: mask.unsqueeze(0))) for kind in asked]
+        # nothing is changed in the complement of the empty mask
+        worlds = [one.map(lambda w: w[:1]) if kind == EMPTY else one for kind, one in zip(asked, worlds, strict=True)]
+        if not worlds:
+            continue
+        together = {name: torch.cat([one[name] for one in worlds]) for name in worlds[0]}
+        p = (causal if intervention == "mask" else causal.removing()).do(together)
+        counts = [len(next(iter(one.values()))) for one in worlds]
+        for kind, own in zip(asked, p.split(counts), strict=True):
+            if kind == EMPTY:
+                found[kind] = torch.minimum(found.get(kind, own), own)
+            else:
+                factual, complement = split_worlds(own, parts)
+                found[kind] = torch.cat([factual, mix(complement, answer.split)])
+    return found
 
 
 def _equal(p: Tensor, own: Tensor) -> Tensor:

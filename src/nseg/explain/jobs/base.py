@@ -25,7 +25,7 @@ from nseg.explain.jobs.memory import chunks, saved_bytes
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.time_budget import TimeBudget, limit_search
-from nseg.explain.verification import SAMPLE, References, find_wrong
+from nseg.explain.verification import LARGE, SAMPLE, References, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.baseline import FeatureBaseline, mask_attributes
 from nseg.graphs.batch import InstanceBatch
@@ -136,6 +136,11 @@ class ExplainJob(ABC):
         return row
 
     @property
+    def whole_size(self) -> int:
+        """Nodes and edges of the graph that all targets are in; 0 if each target has its own."""
+        return 0
+
+    @property
     def algorithm(self) -> Any:
         return self.explainer.algorithm
 
@@ -220,8 +225,13 @@ class ExplainJob(ABC):
         return ShardResult(found, tuple(dict.fromkeys(self.notes)), self.plain)
 
     def _choose_sample(self, number: int, rows: list[int]) -> frozenset[int]:
-        """Outputs of a shard that are verified alone on the whole graph: 32 of the whole call, at least one per shard."""
+        """Outputs of a shard that are verified on the whole graph: 32 of the whole call, at least one per shard.
+
+        Where a pass of the whole graph takes long, all are in the first shard, so that they can share passes.
+        """
         size = min(len(rows), -(-SAMPLE * len(rows) // max(self.targets, 1)))
+        if self.whole_size > LARGE:
+            size = min(len(rows), SAMPLE) if number == 0 else 0
         chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(number))[:size]
         return frozenset(rows[n] for n in chosen.tolist())
 

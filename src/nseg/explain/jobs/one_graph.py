@@ -31,6 +31,10 @@ class OneGraphJob(ExplainJob):
     def number_of_outputs(self) -> int:
         return output_role(self.inputs, self.outcome.level)[1]
 
+    @property
+    def whole_size(self) -> int:
+        return self.inputs.num_nodes + self.inputs.num_edges
+
     def prepare(self) -> None:
         if isinstance(self.algorithm, BatchedAlgorithm):
             _ = self.graph.strategy
