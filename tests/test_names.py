@@ -216,3 +216,10 @@ def test_names_of_graphs_survive_the_run_folder() -> None:
     plain = to_run(names, [0, 1])
     assert plain["all"] == {"features": ["u", "v"]}
     assert [from_run(plain, n) for n in (0, 1)] == [names.graph(n) for n in (0, 1)]
+
+
+def test_features_that_are_none_are_reported_as_such_not_by_their_names() -> None:
+    """Found by fuzzing: PyG cannot count the nodes of a graph whose features are a single number."""
+    empty = Data(x=torch.tensor(0.0), edge_index=torch.zeros(2, 0, dtype=torch.long))
+    with pytest.raises(InputError, match="x must have at least one node"):
+        explain_many(explainer(), empty, 0)

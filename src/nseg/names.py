@@ -301,7 +301,10 @@ def _size(graph: Any, name: str) -> int | None:
     """Number of nodes, edges or features of a graph; None if it is unknown."""
     if graph is None or (name == "num_features" and getattr(graph, "x", None) is None):
         return None
-    found = getattr(graph, name, None)
+    try:
+        found = getattr(graph, name, None)
+    except Exception:  # features or edges that are no features or edges, which the checks of the input report
+        return None
     return None if found is None else int(found)
 
 

@@ -64,6 +64,24 @@ class References:
     shared: Callable[[Tensor], CausalModel] | None = None
 
 
+def choose_sample(number: int, rows: Sequence[int], targets: int, whole_size: int) -> frozenset[int]:
+    """Outputs of a shard that are verified on the whole graph: 32 of the whole call, at least one per shard.
+
+    Where a pass of the whole graph takes long, all are in the first shard, so that they can share passes.
+
+    Args:
+        number: number of the shard.
+        rows: its outputs.
+        targets: outputs of the whole call.
+        whole_size: nodes and edges of the graph that they share; 0 if each has its own.
+    """
+    size = min(len(rows), -(-SAMPLE * len(rows) // max(targets, 1)))
+    if whole_size > LARGE:
+        size = min(len(rows), SAMPLE) if number == 0 else 0
+    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(number))[:size]
+    return frozenset(rows[n] for n in chosen.tolist())
+
+
 def find_wrong(
     answer: BatchAnswer, numbers: Tensor, references: References, sample: Sequence[int]
 ) -> tuple[list[int], bool]:
@@ -226,7 +244,7 @@ def _reference_numbers(
         together = {name: torch.cat([one[name] for one in worlds]) for name in worlds[0]}
         p = (causal if intervention == "mask" else causal.removing()).do(together)
         counts = [len(next(iter(one.values()))) for one in worlds]
-        for kind, own in zip(asked, p.split(counts), strict=True):
+        for kind, own in zip(asked, torch.split(p, counts), strict=True):
             if kind == EMPTY:
                 found[kind] = torch.minimum(found.get(kind, own), own)
             else:

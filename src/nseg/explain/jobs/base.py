@@ -25,7 +25,7 @@ from nseg.explain.jobs.memory import chunks, saved_bytes
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.time_budget import TimeBudget, limit_search
-from nseg.explain.verification import LARGE, SAMPLE, References, find_wrong
+from nseg.explain.verification import References, choose_sample, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.baseline import FeatureBaseline, mask_attributes
 from nseg.graphs.batch import InstanceBatch
@@ -213,7 +213,7 @@ class ExplainJob(ABC):
     def __call__(self, shard: Shard) -> ShardResult:
         number, rows = shard
         self.notes, plain = [], self.plain
-        self.sample = self._choose_sample(number, rows)
+        self.sample = choose_sample(number, rows, self.targets, self.whole_size)
         if self.time is not None:
             self.time.begin_shard(number)
         with self.ready():
@@ -223,17 +223,6 @@ class ExplainJob(ABC):
             if self.plain and not plain:  # a sample has shown that shortcuts cannot be trusted: all again without them
                 found = self._explain_or_say_why(torch.tensor(rows))
         return ShardResult(found, tuple(dict.fromkeys(self.notes)), self.plain)
-
-    def _choose_sample(self, number: int, rows: list[int]) -> frozenset[int]:
-        """Outputs of a shard that are verified on the whole graph: 32 of the whole call, at least one per shard.
-
-        Where a pass of the whole graph takes long, all are in the first shard, so that they can share passes.
-        """
-        size = min(len(rows), -(-SAMPLE * len(rows) // max(self.targets, 1)))
-        if self.whole_size > LARGE:
-            size = min(len(rows), SAMPLE) if number == 0 else 0
-        chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(number))[:size]
-        return frozenset(rows[n] for n in chosen.tolist())
 
     @contextmanager
     def ready(self) -> Iterator[None]:
