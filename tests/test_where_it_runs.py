@@ -49,11 +49,11 @@ from nseg.storage.locks import lock_file
 # --- another device ------------------------------------------------------------------------------------------------------
 
 EDGES, NODES = {"edge_mask_type": "object"}, {"node_mask_type": "object"}
-SMALL = {"starts": (0.0,), "rounds": 1, "exact": 6, "steps": 4}
+SMALL = {"starts": (0.0,), "rounds": 1, "exact": 4, "steps": 2, "path_points": 2}
 RIVALS = {
-    "gnnexplainer": {"steps": 4},
-    "cf_gnnexplainer": {"steps": 4},
-    "cf2": {"steps": 4},
+    "gnnexplainer": {"steps": 2},
+    "cf_gnnexplainer": {"steps": 2},
+    "cf2": {"steps": 2},
     "subgraphx": {"rollouts": 2},
     "captum": {"samples": 2},
 }
@@ -63,7 +63,7 @@ Put = Callable[[Any], Any]
 
 
 def small() -> Data:
-    return graph(14, 16)
+    return graph(10, 12)
 
 
 def node_explainer(put: Put, algorithm: Any = None, model: str = "gcn", **masks: Any) -> tuple[Any, Data]:
@@ -72,7 +72,7 @@ def node_explainer(put: Put, algorithm: Any = None, model: str = "gcn", **masks:
 
 def nodes(put: Put, **options: Any) -> Any:
     explain, data = node_explainer(put, **options)
-    return explain_many(explain, data, [3, 5, 11])
+    return explain_many(explain, data, [3, 5])
 
 
 def links(put: Put) -> Any:
@@ -102,7 +102,7 @@ def phenomenon(put: Put) -> Any:
     return explain_many(explain, data, [3, 5], target=small().y)  # the caller's classes may be on the CPU
 
 
-def certificates(put: Put, law: Any, exact: int = 12, samples: int = 20, **masks: Any) -> Any:
+def certificates(put: Put, law: Any, exact: int = 8, samples: int = 6, **masks: Any) -> Any:
     explain, data = node_explainer(put, None, "gcn", **masks)
     found = certify(explain, data, explain_many(explain, data, [3, 5]), law, samples, exact=exact)
     return [[one.pns, one.p_factual, one.p_complement] for one in found]
@@ -110,7 +110,7 @@ def certificates(put: Put, law: Any, exact: int = 12, samples: int = 20, **masks
 
 def fidelity(put: Put, **masks: Any) -> Any:
     explain, data = node_explainer(put, None, "gcn", **masks)
-    judge = Evaluator(explain, data, explain_many(explain, data, [3, 5, 11]))
+    judge = Evaluator(explain, data, explain_many(explain, data, [3, 5]))
     removed = judge.each("hard", "remove") if "edge_mask_type" in masks else None
     return [
         [judge.fidelity(), judge.each("hard"), removed],
@@ -207,13 +207,13 @@ def cut_by_pyg(put: Put) -> Any:
 
 def learned(put: Put) -> Any:
     explain, data = node_explainer(put, make("pgexplainer", epochs=3))
-    trace = explain.algorithm.fit(explain, data, [3, 5, 11])
+    trace = explain.algorithm.fit(explain, data, [3, 5])
     return [trace, explain_many(explain, data, [3, 5])]
 
 
 def large_graph(put: Put) -> Any:
     explain, data = node_explainer(put)
-    return explain_many(explain, LargeGraph(data), [3, 5, 11])
+    return explain_many(explain, LargeGraph(data), [3, 5])
 
 
 def large_graph_links(put: Put) -> Any:
@@ -228,7 +228,7 @@ SCENARIOS: dict[str, Callable[[Put], Any]] = {
     "nodes, joint masks": lambda put: nodes(put, **EDGES | NODES),
     "nodes, features": lambda put: nodes(put, node_mask_type="attributes"),
     "nodes, common features": lambda put: nodes(put, **EDGES, node_mask_type="common_attributes"),
-    "nodes, all defaults": lambda put: nodes(put, algorithm=NSEG(steps=6)),
+    "nodes, all defaults": lambda put: nodes(put, algorithm=NSEG(steps=3)),
     "nodes, climbed only": lambda put: nodes(put, algorithm=quick(**SMALL | {"rounds": 0, "exact": 0})),
     "nodes, edge weights": lambda put: nodes(put, model="gcn, edge weights"),
     "nodes, messages both ways": lambda put: nodes(put, model="both directions"),
@@ -242,11 +242,11 @@ SCENARIOS: dict[str, Callable[[Put], Any]] = {
     "phenomenon": phenomenon,
     "cut by PyG": cut_by_pyg,
     "certify, literal": lambda put: certificates(put, "literal"),
-    "certify, uniform": lambda put: certificates(put, "uniform", exact=4, samples=20),
+    "certify, uniform": lambda put: certificates(put, "uniform", exact=4, samples=6),
     "certify, enumerated": lambda put: certificates(put, "uniform"),
-    "certify, Bernoulli": lambda put: certificates(put, Bernoulli(0.3), exact=0, samples=20),
-    "certify, joint": lambda put: certificates(put, "uniform", exact=2, samples=20, **EDGES | NODES),
-    "certify, an own law": lambda put: certificates(put, lambda mask, u: (u < 0.4).to(mask.dtype), exact=0, samples=20),
+    "certify, Bernoulli": lambda put: certificates(put, Bernoulli(0.3), exact=0, samples=6),
+    "certify, joint": lambda put: certificates(put, "uniform", exact=2, samples=6, **EDGES | NODES),
+    "certify, an own law": lambda put: certificates(put, lambda mask, u: (u < 0.4).to(mask.dtype), exact=0, samples=6),
     "fidelity of edges": lambda put: fidelity(put, **EDGES),
     "fidelity of edges and nodes": lambda put: fidelity(put, **EDGES | NODES),
     "fidelity of features": lambda put: fidelity(put, node_mask_type="attributes"),
