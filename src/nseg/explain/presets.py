@@ -14,6 +14,7 @@ PUBLISHED: dict[str, Any] = {
     "lr": 0.01,
     "samples": 2,
     "noise": 0.025,
+    "spread": 1.0,
     "split": (1 / 3, 1 / 3, 1 / 3),
     "intervention": "mask",
     "undirected": False,
