@@ -63,7 +63,8 @@ class Network(nn.Module):
         self.head = nn.Linear(width, classes)
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
-        return self.head(global_add_pool(self.encoder(x, edge_index), batch))
+        scores: Tensor = self.head(global_add_pool(self.encoder(x, edge_index), batch))
+        return scores
 
 
 def molecules() -> list[Data]:
@@ -108,11 +109,11 @@ def train(kind: str, graphs: Sequence[Data], epochs: int) -> tuple[nn.Module, fl
     model = Network(kind, graphs[0].num_features, classes)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.005)
     for _ in range(epochs):
-        for some in torch.randperm(len(graphs)).split(128):
-            batch = Batch.from_data_list([graphs[int(i)] for i in some])
+        for some in torch.utils.data.BatchSampler(torch.randperm(len(graphs)).tolist(), 128, False):
+            batch = Batch.from_data_list([graphs[i] for i in some])
             loss = nn.functional.cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y)
             optimiser.zero_grad()
-            loss.backward()
+            torch.autograd.backward(loss)
             optimiser.step()
     model.eval()
     batch = Batch.from_data_list(list(graphs))
@@ -126,9 +127,9 @@ def load(source: str, kind: str, epochs: int, cache: Path | None) -> tuple[nn.Mo
     graphs = SOURCES[source]()
     file = None if cache is None else cache / f"{source}_{kind}_{epochs}.pt"
     if file is not None and file.exists():
-        model = Network(kind, graphs[0].num_features, 1 + max(int(g.y) for g in graphs))
-        model.load_state_dict(torch.load(file, weights_only=True))
-        return model.eval(), graphs
+        known = Network(kind, graphs[0].num_features, 1 + max(int(g.y) for g in graphs))
+        known.load_state_dict(torch.load(file, weights_only=True))
+        return known.eval(), graphs
     model, accuracy = train(kind, graphs, epochs)
     print(f"{source} {kind}: accuracy {accuracy:.3f}", flush=True)
     if file is not None:
