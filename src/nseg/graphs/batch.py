@@ -244,9 +244,7 @@ class InstanceBatch:
         world = torch.arange(worlds, device=device).view(-1, 1)
         everything = torch.arange(number, device=device)
         if boundary is None:
-            node = everything.repeat(worlds)
-            position = everything.expand(worlds, -1) + world * number
-            own = number
+            node, position = everything.repeat(worlds), everything + world * number
         else:
             shared = self.hops >= boundary
             inner = (~shared).nonzero().flatten()
@@ -262,7 +260,7 @@ class InstanceBatch:
             kwargs={name: self._repeat_arg(name, value, node, position, world) for name, value in self.args.items()},
         )
         rows = position[:, self.row] if self.outputs is Role.NODE else self.row + world * self.count(self.outputs)
-        return WorldBatch(inputs, rows, self.hops[node], self.node_id[node], position)
+        return WorldBatch(inputs, rows, node, self.hops[node], self.node_id[node], position)
 
     def _repeat_arg(self, name: str, value: Any, node: Tensor, position: Tensor, world: Tensor) -> Any:
         """One model argument for K worlds, whose nodes are ``node`` and stand at ``position`` [K, N]."""
@@ -311,6 +309,7 @@ class WorldBatch:
     Args:
         inputs: arguments of the model call.
         rows: explained rows of the output, [K, R].
+        node: which node of the instances each node is.
         hops: hops from each node to the nearest explained output.
         node_id: the caller's number of each node.
         position: where each node of the instances stands in each world, [K, N].
@@ -318,6 +317,7 @@ class WorldBatch:
 
     inputs: ModelInputs
     rows: Tensor
+    node: Tensor
     hops: Tensor
     node_id: Tensor
     position: Tensor

@@ -31,14 +31,13 @@ def hook_layers(
     on_propagate: Callable[..., Any],
     on_message: Callable[..., Any] | None = None,
     on_aggregate: Callable[..., Any] | None = None,
-    before_aggregate: Callable[..., Any] | None = None,
 ) -> Iterator[None]:
     """Let functions see and change the arguments of each ``propagate`` call, its messages, and what nodes receive.
 
     Args:
         model: the model, or its layers if they are known.
-        on_propagate, on_message, on_aggregate, before_aggregate: the functions. They see edges, and the layer passes
-            messages over edges, also where the model gives it a sparse matrix.
+        on_propagate, on_message, on_aggregate: the functions. They see edges, and the layer passes messages over edges,
+            also where the model gives it a sparse matrix.
     """
 
     def see_edges(layer: MessagePassing, args: tuple[Any, ...]) -> Any:
@@ -56,8 +55,6 @@ def hook_layers(
                 stack.callback(layer.register_message_forward_hook(on_message).remove)
             if on_aggregate is not None:
                 stack.callback(layer.register_aggregate_forward_hook(on_aggregate).remove)
-            if before_aggregate is not None:
-                stack.callback(layer.register_aggregate_forward_pre_hook(before_aggregate).remove)
         yield
 
 

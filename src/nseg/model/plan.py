@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,24 +45,101 @@ class PlannedCall:
     linear: LinearMessages | None
     after: int
 
+    @property
+    def indices(self) -> dict[str, Tensor]:
+        """All tensors of the call that count nodes or messages, by name."""
+        found = {"edges": self.edge_index, "weight": self.weight}
+        return found if self.keep is None else found | {"keep": self.keep}
+
+    @property
+    def values(self) -> dict[str, Tensor]:
+        """All other tensors of the call, by name."""
+        return self.constant | ({"shares": self.shares} if self.linear is not None and self.linear.mean else {})
+
     @cached_property
     def pattern(self) -> SparsePattern:
         """Where the messages stand in a sparse matrix."""
-        return SparsePattern(self.edge_index[1 - self.receiver], self.edge_index[self.receiver], self.nodes)
+        return SparsePattern(self.senders, self.receivers, self.nodes)
+
+    @property
+    def senders(self) -> Tensor:
+        """Sender of each message, [M]."""
+        return self.edge_index[1 - self.receiver]
+
+    @property
+    def receivers(self) -> Tensor:
+        """Receiver of each message, [M]."""
+        return self.edge_index[self.receiver]
 
     @cached_property
     def shares(self) -> Tensor:
         """One over the number of messages that each message's receiver gets, [M]."""
-        receiver = self.edge_index[self.receiver]
-        return receiver.bincount(minlength=self.nodes).to(torch.get_default_dtype()).reciprocal()[receiver]
+        count = self.receivers.bincount(minlength=self.nodes)
+        return count.to(torch.get_default_dtype()).reciprocal()[self.receivers]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What the model is called with for K worlds, and what each of its layers then passes on; None if it is exempt."""
+    """What the model is called with for K worlds, and what each of its layers then passes on; None if it is exempt.
+
+    Attributes:
+        bound: arguments and explained rows of replayed passes in these worlds, by program.
+    """
 
     batch: WorldBatch
     calls: list[PlannedCall | None]
+    bound: dict[Any, tuple[list[Any], Tensor]] = field(default_factory=dict)
+    _rows: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def worlds(self) -> int:
+        """K."""
+        return len(self.batch.position)
+
+    def message_weights(self, edge: Tensor) -> list[Tensor]:
+        """Weight of every message of each step, from those of the edges of all worlds and a last 1, [K * E + 1]."""
+        return [edge[:0] if call is None else edge.index_select(0, call.weight) for call in self.calls]
+
+    def rows_within(self, hops: int) -> Tensor:
+        """Nodes within some hops of an explained output."""
+        if hops not in self._rows:
+            self._rows[hops] = (self.batch.hops <= hops).nonzero().flatten()
+        return self._rows[hops]
+
+    def positions(self, hops: int, among: int | None) -> Tensor:
+        """Where the nodes within ``hops`` hops stand among those within ``among``, or among all if None."""
+        rows = self.rows_within(hops)
+        return rows if among is None else self._new_position(among)[rows]
+
+    def output_rows(self, hops: int | None) -> Tensor:
+        """The explained rows, [K, R], in an output of nodes within some hops alone; of all if None."""
+        return self.batch.rows if hops is None else self._new_position(hops)[self.batch.rows]
+
+    def pattern(self, step: int, sent: int | None, received: int | None) -> SparsePattern:
+        """Messages of a step between nodes within ``sent`` and within ``received`` hops; all nodes if None."""
+        sender = self._call(step).senders
+        return self._pattern(step, sender if sent is None else self._new_position(sent)[sender], received)
+
+    def shared_pattern(self, step: int, received: int | None) -> SparsePattern:
+        """Messages of a step from the nodes of one world, which all worlds share."""
+        return self._pattern(step, self.batch.node[self._call(step).senders], received)
+
+    def _pattern(self, step: int, sender: Tensor, received: int | None) -> SparsePattern:
+        call = self._call(step)
+        if received is None:
+            return SparsePattern(sender, call.receivers, call.nodes)
+        return SparsePattern(sender, self._new_position(received)[call.receivers], len(self.rows_within(received)))
+
+    def _call(self, step: int) -> PlannedCall:
+        call = self.calls[step]
+        assert call is not None
+        return call
+
+    def _new_position(self, hops: int) -> Tensor:
+        """Position of each node among those within some hops; of others, undefined."""
+        rows = self.rows_within(hops)
+        position = torch.zeros_like(self.batch.node)
+        return position.index_copy(0, rows, torch.arange(len(rows), device=rows.device))
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,15 @@ class SparsePattern:
         """What each node receives if message m is ``values[m]`` times its sender's features, [N, ...]."""
         if self.order is not None:
             values = values.index_select(0, self.order)
-        flat: Tensor = _Product.apply(values, features.flatten(1), self)  # type: ignore[no-untyped-call]
+        if not torch.is_grad_enabled():
+            flat = self.bag(values, features.flatten(1))
+        else:
+            flat = _Product.apply(values, features.flatten(1), self)  # type: ignore[no-untyped-call]
         return flat.view(-1, *features.shape[1:])
+
+    def bag(self, values: Tensor, features: Tensor) -> Tensor:
+        """The product, without gradients."""
+        return embedding_bag(self.sender, features, self.ptr[:-1], mode="sum", per_sample_weights=values)
 
 
 class _Product(torch.autograd.Function):
@@ -136,7 +143,7 @@ class _Product(torch.autograd.Function):
     def forward(ctx: Any, values: Tensor, features: Tensor, pattern: SparsePattern) -> Tensor:
         ctx.save_for_backward(values, features)
         ctx.pattern = pattern
-        return embedding_bag(pattern.sender, features, pattern.ptr[:-1], mode="sum", per_sample_weights=values)
+        return pattern.bag(values, features)
 
     @staticmethod
     def backward(ctx: Any, *gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None]:

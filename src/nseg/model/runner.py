@@ -10,8 +10,7 @@ Two shortcuts make them fast. Both are exact for most models, and verified befor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 from typing import Any
@@ -23,18 +22,18 @@ from torch_geometric.nn import MessagePassing
 from nseg.errors import ModelError
 from nseg.graphs.baseline import attribute_columns
 from nseg.graphs.batch import InstanceBatch, WorldBatch
-from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs
+from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs, Role
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.matching import KnownMatches
 from nseg.model.outcomes import Outcome
 from nseg.model.plan import Messages, Plan, PlannedCall, plan_call
 from nseg.model.products import LinearMessages
+from nseg.model.programs import EDGES, GRAPHS, MessageWeights, Programs, weight_names
+from nseg.model.recording import Recorder
+from nseg.model.replay import INDEX, PATTERN, Program, X, multiply
 from nseg.model.strategy import RunStrategy
 from nseg.model.tracing import PropagateCall, trace_model
-
-MessageWeights = Tensor | Sequence[Tensor] | None
-"""Weights of all edges in all worlds, and a last 1 for added self-loops; or of every message, step by step; or none."""
 
 CACHED_PLANS = 3
 """Plans for several worlds that are kept besides the latest."""
@@ -64,6 +63,8 @@ class WorldRunner:
         self._layers = message_passing_layers(model)
         self._matches = KnownMatches(model)
         self._plans: dict[tuple[int, bool], Plan] = {}
+        self._programs = Programs()
+        self._prepared: dict[Program, tuple[Any, ...]] = {}
         self._messages: list[Messages] | None = None  # those of one world, if the model need not see the edges
 
     def select(self, which: Tensor, instances: InstanceBatch) -> WorldRunner:
@@ -77,6 +78,7 @@ class WorldRunner:
     def _with(self, messages: list[Messages], instances: InstanceBatch) -> WorldRunner:
         other = WorldRunner(self.model, self.outcome, instances, self.strategy, self.whole_calls)
         other._messages = messages if self._messages is not None else None
+        other._programs = self._programs
         return other
 
     def run(
@@ -96,6 +98,21 @@ class WorldRunner:
             scaled: weight of every single message of each step (:meth:`messages`), [K * M] each, in place of ``edge``.
             attribute: factor of each edge's attributes, [K, E, 1] or [K, E, D]; None leaves them.
         """
+        plan, inputs = self.planned_inputs(node, worlds, attribute)
+        flat = None if edge is None else torch.cat([edge.flatten(), edge.new_ones(1)])  # the last one: added self-loops
+        if not self.strategy.planned:
+            return self._forward_plain(inputs, flat)[plan.batch.rows]
+        weights = scaled if flat is None else plan.message_weights(flat)
+        program = None if attribute is not None else self._programs.find(self, weights is not None, node is not None)
+        if program is not None:
+            try:
+                return self.replay(program, plan, inputs, weights)
+            except Exception:  # what a recording does not foresee is left to the model itself, which may raise the same
+                self._programs.forget(program)
+        return self.forward(inputs, plan.calls, weights)[plan.batch.rows]
+
+    def planned_inputs(self, node: Tensor | None, worlds: int, attribute: Tensor | None = None) -> tuple[Plan, ModelInputs]:
+        """The plan for K worlds, and the arguments of the model."""
         share = node is None and attribute is None and self.strategy.hops is not None and self.instances.nodes_can_be_shared
         plan = self.plan(worlds, share)
         inputs = plan.batch.inputs
@@ -103,8 +120,42 @@ class WorldRunner:
             inputs = replace(inputs, x=self.instances.masked_features(node).flatten(0, 1))
         if attribute is not None:
             inputs = replace(inputs, kwargs={**inputs.kwargs, **_masked_attributes(self.instances, attribute)})
-        weights = scaled if edge is None else torch.cat([edge.flatten(), edge.new_ones(1)])
-        return self.forward(inputs, plan.calls, weights)[plan.batch.rows]
+        return plan, inputs
+
+    def replay(self, program: Program, plan: Plan, inputs: ModelInputs, weights: MessageWeights) -> Tensor:
+        """The model's output for the explained rows in the worlds of a plan, from a recorded pass."""
+        if program not in plan.bound:
+            base = self.plan(1, share=False) if program.shared else plan
+            given, named = (self.pass_inputs(one, one.batch.inputs, None) for one in (base, plan))
+            if program not in self._prepared or not program.shared:
+                self._prepared[program] = program.prepare(given)
+            bound = program.bind(plan, named, given, self._prepared[program])
+            plan.bound[program] = bound, plan.output_rows(program.level)
+        bound, rows = plan.bound[program]
+        return program.run(bound, {X: inputs.x, **weight_names(weights)})[rows]
+
+    def pass_inputs(self, plan: Plan, inputs: ModelInputs, weights: MessageWeights) -> dict[str, Any]:
+        """All that a pass starts from, by name."""
+        named: dict[str, Any] = {
+            X: inputs.x,
+            EDGES: inputs.edge_index,
+            GRAPHS: plan.worlds * self.instances.count(Role.GRAPH),
+        }
+        for name, value in inputs.kwargs.items():
+            if isinstance(value, Tensor):
+                counts = self.instances.roles[name] in (Role.BATCH, Role.PAIR_INDEX)
+                named[f"{INDEX if counts else ''}arg_{name}"] = value
+        for number, call in enumerate(plan.calls):
+            if call is not None:
+                named |= {f"{INDEX}{name}_{number}": value for name, value in call.indices.items()}
+                named |= {f"value_{name}_{number}": value for name, value in call.values.items()}
+                named |= {} if call.linear is None else {f"{PATTERN}{number}": call.pattern}
+        return named | weight_names(weights)
+
+    @property
+    def knows_messages(self) -> bool:
+        """Whether the messages of one world are all there is to know of the edges."""
+        return self._messages is not None
 
     def messages(self) -> Sequence[Messages]:
         """The messages of each step in one world, if the model need not see the edges; else none."""
@@ -132,15 +183,16 @@ class WorldRunner:
             self._plans[worlds, share] = plan
         return self._plans[worlds, share]
 
-    def forward(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: MessageWeights) -> Tensor:
-        """One forward pass."""
-        if self.strategy.planned:
-            return self._forward_planned(inputs, calls, weights)
-        assert weights is None or isinstance(weights, Tensor)
-        return self._forward_plain(inputs, weights)
-
-    def _forward_planned(self, inputs: ModelInputs, calls: list[PlannedCall | None], weights: MessageWeights) -> Tensor:
-        """A forward pass in which every layer passes the messages that were planned for it."""
+    def forward(
+        self,
+        inputs: ModelInputs,
+        calls: list[PlannedCall | None],
+        weights: MessageWeights,
+        recorder: Recorder | None = None,
+    ) -> Tensor:
+        """One forward pass; if the strategy is planned, every layer passes the messages that were planned for it."""
+        if not self.strategy.planned:
+            return self._forward_plain(inputs, None)
         number, current = 0, calls[0] if calls else None
         received: Tensor | None = None
 
@@ -153,7 +205,8 @@ class WorldRunner:
                 return args
             _, size, kwargs = args
             if current.linear is not None:
-                received = _multiply(current, current.linear, kwargs, _of_messages(weights, number - 1, current))
+                weight = None if weights is None else weights[number - 1]
+                received = _multiply(current, current.linear, kwargs, weight, recorder)
                 empty = {name: current.constant.get(name, kwargs[name])[:0] for name in current.per_edge}
                 return current.edge_index[:, :0], size, {**kwargs, **empty}
             cut = {} if current.keep is None else {k: kwargs[k][current.keep] for k in current.per_edge}
@@ -162,39 +215,16 @@ class WorldRunner:
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
             if weights is None or current is None or current.linear is not None:
                 return None
-            return _weigh(layer, message, _of_messages(weights, number - 1, current))
-
-        def before_aggregate(layer: MessagePassing, args: tuple[Any, ...]) -> dict[str, Any] | None:
-            if current is None or current.linear is None or "dim_size" not in args[0]:
-                return None
-            return {**args[0], "dim_size": 0}  # there is nothing to add up, so no memory is filled with zeros
+            return _weigh(layer, message, weights[number - 1])
 
         def on_aggregate(layer: MessagePassing, *_: Any) -> Tensor | None:
             return None if current is None or current.linear is None else received
 
-        hooks = on_propagate, on_message, on_aggregate, before_aggregate
-        with hook_layers(list(self._layers.values()), *hooks), self._without_normalisation(calls):
+        with hook_layers(list(self._layers.values()), on_propagate, on_message, on_aggregate):
             output = call_model(self.model, inputs, self.outcome)
         if number < len(calls):
             raise _branching_error(len(calls), number)
         return output
-
-    @contextmanager
-    def _without_normalisation(self, calls: list[PlannedCall | None]) -> Iterator[None]:
-        """Let layers that would normalise the edges they do not get leave that out: the results are cached."""
-        known = {} if self._messages is None else {call.layer: call for call in calls if call is not None}
-        idle = [
-            layer
-            for name, layer in self._layers.items()
-            if name in known and known[name].constant and known[name].linear and getattr(layer, "normalize", None) is True
-        ]
-        try:
-            for layer in idle:
-                layer.normalize = False
-            yield
-        finally:
-            for layer in idle:
-                layer.normalize = True
 
     def _forward_plain(self, inputs: ModelInputs, weights: Tensor | None) -> Tensor:
         """A forward pass in which messages are matched to edges and weighed as they come."""
@@ -253,14 +283,9 @@ def _masked_attributes(instances: InstanceBatch, factor: Tensor) -> dict[str, Te
     return {name: masked.reshape(-1, *value.shape[1:])}
 
 
-def _of_messages(weights: MessageWeights, number: int, call: PlannedCall) -> Tensor | None:
-    """Weight of each message of step ``number``, [K * M]."""
-    if weights is None or not isinstance(weights, Tensor):
-        return None if weights is None else weights[number]
-    return weights.index_select(0, call.weight)
-
-
-def _multiply(call: PlannedCall, linear: LinearMessages, kwargs: Mapping[str, Any], weight: Tensor | None) -> Tensor:
+def _multiply(
+    call: PlannedCall, linear: LinearMessages, kwargs: Mapping[str, Any], weight: Tensor | None, recorder: Recorder | None
+) -> Tensor:
     """What each node receives, as a sparse product."""
     features = linear.features(kwargs, 1 - call.receiver)
     factors = [] if weight is None else [weight]
@@ -271,8 +296,13 @@ def _multiply(call: PlannedCall, linear: LinearMessages, kwargs: Mapping[str, An
         factors.append(coefficient.flatten())
     if linear.mean:
         factors.append(call.shares)
-    values = reduce(torch.mul, factors) if factors else features.new_ones(call.weight.numel())
-    return call.pattern.multiply(values.to(features.dtype), features)
+    values = reduce(torch.mul, factors) if factors else torch.ones_like(call.weight, dtype=features.dtype)
+    if values.dtype != features.dtype:
+        values = values.to(features.dtype)
+    if recorder is not None:
+        recorded: Tensor = recorder.call(multiply, call.pattern, values, features)
+        return recorded
+    return multiply(call.pattern, values, features)
 
 
 def _branching_error(planned: int, got: int) -> ModelError:

@@ -1,0 +1,154 @@
+"""The recorded passes of a model: made when a model is asked often enough, verified against the model itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, fx
+
+from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.inputs import ModelInputs
+from nseg.model.plan import Plan, PlannedCall
+from nseg.model.recording import Recorder, merge, recording
+from nseg.model.replay import INDEX, WEIGHTS, Program, X
+from nseg.model.strategy import RunStrategy
+
+Calls = list[PlannedCall | None]
+
+MessageWeights = Sequence[Tensor] | None
+"""Weight of every message, step by step, [K * M] each; or none."""
+
+
+class Recordable(Protocol):
+    """A runner of worlds whose passes can be recorded (:class:`nseg.model.runner.WorldRunner`)."""
+
+    instances: InstanceBatch
+    strategy: RunStrategy
+
+    @property
+    def knows_messages(self) -> bool: ...
+    def select(self, which: Tensor, instances: InstanceBatch) -> Recordable: ...
+    def planned_inputs(self, node: Tensor | None, worlds: int) -> tuple[Plan, ModelInputs]: ...
+    def pass_inputs(self, plan: Plan, inputs: ModelInputs, weights: MessageWeights) -> dict[str, Any]: ...
+    def forward(
+        self, inputs: ModelInputs, calls: Calls, weights: MessageWeights, recorder: Recorder | None = None
+    ) -> Tensor: ...
+    def replay(self, program: Program, plan: Plan, inputs: ModelInputs, weights: MessageWeights) -> Tensor: ...
+
+
+GRAPHS, EDGES = f"{INDEX}graphs", f"{INDEX}edges"
+"""Names of the inputs that hold the number of graphs, and the edges that the model sees."""
+
+RECORD_AFTER = 3
+"""Passes that the model itself runs before one is recorded: a recording takes about as long as ten passes."""
+
+SIZES = ((2, 2), (3, 3))
+"""Instances and worlds of the two recorded passes."""
+
+
+def weight_names(weights: Sequence[Tensor] | None) -> dict[str, Tensor]:
+    """Weights of the messages of all steps, by name."""
+    return {f"{WEIGHTS}{number}": weight for number, weight in enumerate(weights or ())}
+
+
+class Programs:
+    """The recorded passes of a model, by whether messages are weighed and whether features are masked."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[bool, bool], Program | None] = {}
+        self._asked: dict[tuple[bool, bool], int] = {}
+
+    def find(self, runner: Recordable, weighed: bool, masked: bool) -> Program | None:
+        """The recorded pass, if there is one or if it is time to make one."""
+        key = weighed, masked
+        if key not in self._found:
+            self._asked[key] = self._asked.get(key, 0) + 1
+            if self._asked[key] <= RECORD_AFTER:
+                return None
+            try:
+                self._found[key] = record(runner, weighed, masked)
+            except Exception:  # whatever a model does that cannot be recorded: it is run instead
+                self._found[key] = None
+        return self._found[key]
+
+    def forget(self, program: Program) -> None:
+        """Run the model instead of a recorded pass from now on."""
+        self._found = {key: None if found is program else found for key, found in self._found.items()}
+
+
+def record(runner: Recordable, weighed: bool, masked: bool) -> Program | None:
+    """A recorded pass of a runner's model; None if it is not the same as a pass of the model.
+
+    Args:
+        runner: whose passes are recorded; a few of its instances are used.
+        weighed: whether messages are weighed.
+        masked: whether features are masked.
+    """
+    samples = [_Sample(runner, *size, weighed, masked) for size in SIZES]
+    graph = _common_graph(samples)
+    varied = [name for name in samples[0].named if name.startswith(WEIGHTS) or (masked and name == X)]
+    calls = samples[0].plan.calls
+    reach = [0 if call is None else call.after for call in calls] if runner.strategy.hops is not None else []
+    program = Program(graph, varied, reach, samples[0].runner.knows_messages)
+    return program if all(sample.agrees(program) for sample in samples) else None
+
+
+def _common_graph(samples: list[_Sample]) -> fx.Graph:
+    symbols = {X: 0, GRAPHS: 0} | ({EDGES: 1} if samples[0].inputs.num_edges else {})
+    one, other = samples
+    return merge(one.recorder, other.recorder, (one.output, other.output), symbols)
+
+
+class _Sample:
+    """A recorded pass of a few instances in random worlds.
+
+    Args:
+        runner: whose instances.
+        instances, worlds: how many of them.
+        weighed, masked: whether messages are weighed, and features masked.
+    """
+
+    def __init__(self, runner: Recordable, instances: int, worlds: int, weighed: bool, masked: bool) -> None:
+        which = torch.arange(min(instances, len(runner.instances)), device=runner.instances.x.device)
+        self.runner = runner.select(which, runner.instances.select(which))
+        self.masked, rng = masked, torch.Generator().manual_seed(worlds)
+        some, device = self.runner.instances, which.device
+        x = some.x
+        dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
+        edge, node = (torch.rand(worlds, n, generator=rng, dtype=dtype).to(device) for n in (some.num_edges, some.num_nodes))
+        self.plan, self.inputs = self.runner.planned_inputs(node.unsqueeze(2) if masked else None, worlds)
+        flat = torch.cat([edge.flatten(), edge.new_ones(1)])
+        self.weights = self.plan.message_weights(flat) if weighed else None
+        self.named = self.runner.pass_inputs(self.plan, self.inputs, self.weights)
+        with recording(self.named) as self.recorder:
+            self.output = self.runner.forward(self.inputs, self.plan.calls, self.weights, self.recorder)
+
+    def agrees(self, program: Program) -> bool:
+        """Whether a recorded pass gives the same output and the same gradients as the model."""
+        ways: list[Any] = [
+            lambda x, weights: self.runner.forward(x, self.plan.calls, weights)[self.plan.batch.rows],
+            lambda x, weights: self.runner.replay(program, self.plan, x, weights),
+        ]
+        return all(_close(*pair) for pair in zip(*(self._output_and_gradients(way) for way in ways), strict=True))
+
+    def _output_and_gradients(self, way: Any) -> list[Tensor]:
+        """Output of a way to run the sample without gradients and with them, and the gradients of its sum."""
+        inputs, weights = self.inputs, self.weights
+        with torch.no_grad():
+            plain: Tensor = way(inputs, weights)
+        free = [] if weights is None else [w.detach().requires_grad_() for w in weights]
+        x = inputs.x.detach().requires_grad_() if self.masked else inputs.x
+        with torch.enable_grad():
+            output: Tensor = way(replace(inputs, x=x), None if weights is None else list(free))
+            free += [x] if self.masked else []
+            slopes = torch.autograd.grad(output.sum(), free, allow_unused=True, materialize_grads=True)
+        return [plain, output.detach(), *slopes]
+
+
+def _close(one: Tensor, other: Tensor) -> bool:
+    """Whether two results are equal but for rounding."""
+    largest = float(other.abs().max()) if other.numel() else 0.0
+    return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=1e-5 * largest)
