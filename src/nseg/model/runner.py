@@ -103,7 +103,9 @@ class WorldRunner:
         if not self.strategy.planned:
             return self._forward_plain(inputs, flat)[plan.batch.rows]
         weights = scaled if flat is None else plan.message_weights(flat)
-        program = None if attribute is not None else self._programs.find(self, weights is not None, node is not None)
+        program = None
+        if attribute is None and not isinstance(self.model, HeteroModel):  # neither was tried
+            program = self._programs.find(self, weights is not None, node is not None)
         if program is not None:
             try:
                 return self.replay(program, plan, inputs, weights)
