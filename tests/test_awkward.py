@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -342,9 +344,9 @@ def test_the_memory_budget_also_limits_the_scoring_of_hard_masks(monkeypatch: py
     seen: list[int] = []
     run = WorldRunner.run
 
-    def watch(self: WorldRunner, edge: Tensor | None, node: Tensor | None, worlds: int) -> Tensor:
+    def watch(self: WorldRunner, edge: Tensor | None, node: Tensor | None, worlds: int, **more: Any) -> Tensor:
         seen.append(worlds * int(self.instances.sizes.sum()))
-        return run(self, edge, node, worlds)
+        return run(self, edge, node, worlds, **more)
 
     monkeypatch.setattr(WorldRunner, "run", watch)
     model, data = seeded(Two), graph(nodes=40, edges=80)

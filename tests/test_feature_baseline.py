@@ -106,7 +106,7 @@ def test_the_mean_is_over_all_nodes_of_the_data_and_others_are_other_nodes() -> 
 
 
 def test_what_cannot_be_is_a_sentence() -> None:
-    with pytest.raises(nseg.SettingsError, match="baseline must be 'zero', 'mean', 'others' or a row"):
+    with pytest.raises(nseg.SettingsError, match="baseline must be 'zero', 'mean', 'others', 'absent' or a row"):
         NSEG(baseline="median")
     with pytest.raises(nseg.InputError, match="one number per feature, 4"):
         explain_many(explainer((1.0, 2.0)), graph(), [3])

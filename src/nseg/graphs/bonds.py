@@ -44,7 +44,7 @@ def _is_half(edge_index: Tensor, nodes: int, values: Iterable[Tensor]) -> Tensor
     position = torch.arange(edge_index.size(1), device=edge_index.device)
     partner = reverse_edges(edge_index, nodes)
     half = (partner[partner] != position) | ((partner == position) & (edge_index[0] != edge_index[1]))
-    for value in values:
+    for value in values if len(position) else ():
         flat = value.reshape(len(position), -1)
         half |= (flat != flat[partner]).any(1)
     return half

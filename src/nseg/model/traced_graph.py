@@ -184,9 +184,7 @@ class TracedGraph:
     # --- instances -------------------------------------------------------------------------------------------------------
 
     def causal_models(self, cuts: TargetCuts, strategy: RunStrategy | None = None) -> CausalModels:
-        """Causal models that together hold all instances, each with the numbers of its instances.
-
-        Each gives the whole graph's output where nothing is masked.
+        """Causal models that together hold all instances, and their numbers; unmasked, each gives the whole graph's output.
 
         Args:
             cuts: subgraphs around the explained rows.
@@ -210,7 +208,10 @@ class TracedGraph:
             strategy = PLAIN
         for number in remaining.tolist():
             mine = owner == number
-            yield remaining.new_tensor([number]), self._causal_model(self._whole_graph(row[mine], target[mine]), strategy)
+            causal = self._causal_model(self._whole_graph(row[mine], target[mine]), strategy)
+            if strategy.batched and self.outputs is Role.GRAPH:  # as for a list of graphs (pack_causal_model)
+                causal.make_remover = remover_of_graphs(self.model, self.outcome)
+            yield remaining.new_tensor([number]), causal
 
     def _whole_graph(self, row: Tensor, target: Tensor) -> InstanceBatch:
         """One instance on the whole graph."""
