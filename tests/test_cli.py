@@ -242,18 +242,18 @@ def test_explanations_are_printed_by_name_and_metrics_only_on_request(tmp_path: 
     words = ["explain", *own, "--index", "1:21"]
     output = call(*words, *names, "--out", str(tmp_path / "run")).output
     said = " ".join(output.split())
-    assert all(re.search(rf"tx-{n}: the model says (legit|fraud|unclear) \(p 0\.\d{{3}}\)", said) for n in range(1, 21))
-    assert re.search(r"\[tx-\d+ -> tx-\d+", said)
+    assert all(re.search(rf"The model says (legit|fraud|unclear) for tx-{n} \(p 0\.\d{{3}}\)", said) for n in range(1, 21))
+    assert re.search(r"\(tx-\d+ -> tx-\d+", said)
     assert "Fid+" not in output
     assert "Unless" in said
     assert "mine.py:build loads weights itself, the model is untrained" in said
     many = " ".join(call("explain", *own, *names).output.split())
-    assert "tx-1:" not in many
+    assert "for tx-1 " not in many
     counts = re.findall(r"(?:legit|fraud|unclear): (\d+) predictions?; PNS at least 0.5 for \d+; median kept", many)
     assert sum(map(int, counts)) == 24
     assert "Fid+" in call(*words, "--measure").output
     table = call("export", str(tmp_path / "run"), "--csv", "--rows", "elements").output
-    assert re.search(r"^\d+,tx-\d+,\d,(legit|fraud|unclear),edge,tx-\d+ -> tx-\d+,", table, re.MULTILINE)
+    assert re.search(r"^\d+,,tx-\d+,\d,(legit|fraud|unclear),edge,tx-\d+ -> tx-\d+,", table, re.MULTILINE)
 
 
 def test_weights_are_not_called_untrained(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_weights_are_not_called_untrained(tmp_path: Path) -> None:
     torch.save(namespace["build"]().state_dict(), tmp_path / "weights.pt")
     output = call("explain", *own, "--weights", str(tmp_path / "weights.pt"), "--index", "1").output
     assert "untrained" not in output
-    assert "Node 1: the model says class" in output
+    assert re.search(r"The model says class \d for node 1 \(p 0\.", output)
 
 
 def test_names_that_do_not_fit_are_refused(tmp_path: Path) -> None:
@@ -285,10 +285,12 @@ def test_export_writes_csv_and_json(tmp_path: Path) -> None:
     run = tmp_path / "run"
     call("explain", "tree-cycles", "--index", "511:513", "--out", str(run))
     rows = call("export", str(run)).output.splitlines()
-    assert rows[0].startswith("output_id,output,level,class,class_name,p,")
-    assert rows[1].startswith("511,node 511,node,1,cycle,0.")
+    assert rows[0].startswith("output_id,output_type,output,level,class,class_name,p,")
+    assert rows[1].startswith("511,,node 511,node,1,cycle,0.")
     assert (
-        call("export", str(run), "--class-names", "leaf,ring").output.splitlines()[1].startswith("511,node 511,node,1,ring,")
+        call("export", str(run), "--class-names", "leaf,ring")
+        .output.splitlines()[1]
+        .startswith("511,,node 511,node,1,ring,")
     )
     assert call("export", str(run), "--csv", "--out", str(tmp_path / "a.csv")).exit_code == 0
     assert (tmp_path / "a.csv").read_text().splitlines() == rows

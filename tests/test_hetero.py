@@ -20,6 +20,7 @@ from nseg.baselines import make
 from nseg.errors import UnsupportedError
 from nseg.explain.jobs import BUDGET, make_job
 from nseg.metrics import Evaluator
+from nseg.model.programs import Programs
 
 pytestmark = pytest.mark.filterwarnings("ignore:Shortcuts are not exact")
 
@@ -180,7 +181,9 @@ class OneType(nn.Module):
 
 
 @pytest.mark.parametrize("nodes", [None, "object", "attributes", "common_attributes"])
-def test_one_type_is_the_homogeneous_answer_to_the_bit(nodes: str | None) -> None:
+def test_one_type_is_the_homogeneous_answer_to_the_bit(nodes: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the models' own passes: replayed ones, which only homogeneous models have, round differently (2e-8)."""
+    monkeypatch.setattr(Programs, "find", lambda *_: None)
     rng = torch.Generator().manual_seed(0)
     data = Data(x=torch.rand(12, 5, generator=rng), edge_index=torch.randint(12, (2, 30), generator=rng).unique(dim=1))
     typed = HeteroData()

@@ -122,7 +122,7 @@ def test_worker_processes_give_the_same_bytes(tmp_path: Path) -> None:
 def test_names_are_by_type_and_read_aloud() -> None:
     data, explainer = hetero_graph(), explainer_of(make_net("to_hetero"), "attributes")
     (one,) = explain_many(explainer, data, [3], **NAMES)
-    assert one.paths() == ["p3 - wrote - Bob", "p3 - wrote - author 5"]
+    assert one.paths() == ["p3 - wrote - author 5"]
     texts = {element.text for element in elements(one, left_out=True)}
     assert "Bob - wrote -> p3" in texts
     assert "Bob <- wrote - p3" in texts
@@ -130,7 +130,7 @@ def test_names_are_by_type_and_read_aloud() -> None:
     (row,) = nseg.ExplanationList([one]).records()
     assert (row["output_id"], row["output_type"], row["output"], row["class_name"]) == (3, "paper", "p3", "z")
     (graph,) = nseg.ExplanationList([one]).to_networkx()
-    assert graph.nodes["author", 1] == {"name": "Bob", "type": "author"}
+    assert graph.nodes["author", 1].items() >= {"name": "Bob", "type": "author"}.items()
     assert {kind[1] for _, _, (kind, _) in graph.edges(keys=True)} == {"wrote", "rev_wrote"}
     (plain,) = json.loads(nseg.ExplanationList([one]).to_json())["explanations"]
     assert {(e["source_type"], e["relation"]) for e in plain["elements"] if e["kind"] == "edge"} >= {("author", "wrote")}

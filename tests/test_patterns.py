@@ -494,7 +494,7 @@ def test_the_command_prints_what_python_gives(tmp_path, capsys) -> None:
     kinds = {"edge_mask_type": "object", "model_config": data.model_config}
     explainer = Explainer(models.pretrained("ba-shapes", "gcn"), NSEG(), explanation_type="model", **kinds)
     assert printed == nseg.patterns(nseg.read(folder), data, explainer=explainer, most=2).records()
-    assert len(run("patterns", folder, "--format", "csv", "--no-test").splitlines()) == 1 + len(printed)
+    assert len(run("patterns", folder, "--format", "csv", "--no-test", "--most", "2").splitlines()) == 1 + len(printed)
     shown = run("patterns", folder, "--most", "2", "--picture", str(tmp_path / "all.svg"))
     assert "What the model looks at" in shown
     assert "left unexplained" in shown
