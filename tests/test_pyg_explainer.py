@@ -299,18 +299,13 @@ class Around(nn.Module):
         size = x.size(0)
         if self.kind == "pooling":
             x, edge_index, *_ = self.pool(x, edge_index)
-        elif self.kind == "sparse":
-            edge_index = torch.sparse_coo_tensor(
-                edge_index.flip(0), torch.ones(edge_index.size(1)), (size, size)
-            ).to_sparse_csr()
         elif self.kind == "rewiring":
             edge_index = torch.cat([edge_index, torch.tensor([[0], [size - 1]])], 1)
         x = self.odd(x, edge_index)
         return x if self.kind != "pooling" else torch.cat([x, x])
 
 
-@pytest.mark.parametrize("kind", ["own propagate", "pooling", "sparse", "rewiring"])
-@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("kind", ["own propagate", "pooling", "rewiring"])
 def test_a_layer_that_masks_do_not_reach_is_named(kind: str) -> None:
     data = graph()
     with pytest.raises(ModelError, match="'odd'"):

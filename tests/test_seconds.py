@@ -113,7 +113,9 @@ def test_a_search_can_end_before_every_stage(stage: str, monkeypatch: pytest.Mon
         found = explain_many(made(), small, targets, seconds=1e9)
     assert {one.stopped for one in found} <= {stage, "" if stage == "kicks" else stage}  # perhaps none needs a kick
     monkeypatch.undo()
-    best = explain_many(explainer(seeded(NODE_MODELS["gcn"]), Exhaustive(undirected=False)), small, targets)
+    best = explain_many(
+        explainer(seeded(NODE_MODELS["gcn"]), Exhaustive(undirected=False, intervention="remove")), small, targets
+    )
     for one, other in zip(found, best, strict=True):
         assert 0 <= one.pns <= other.pns + 1e-6, "no search beats all subsets"
 

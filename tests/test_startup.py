@@ -70,7 +70,10 @@ def test_help_version_and_list_import_nothing_heavy(words: tuple[str, ...]) -> N
         ("explain ba-shapes --methd x", "No such option: --methd"),
         ("explain ba-shapes --method gnn", "nseg: There is no method of that name (got 'gnn'). Known: nseg"),
         ("explain ba-shapes --arch gnc", "nseg: There is no architecture of that name (got 'gnc'). Known: gcn, gin."),
-        ("explain ba-shapes --masks g", "nseg: --masks must be e (edges), f (nodes) or ef (both) (got 'g')."),
+        (
+            "explain ba-shapes --masks g",
+            "nseg: --masks must be e (edges), f (nodes), x (features of nodes), ef or ex (got 'g').",
+        ),
         ("explain ba-shapes --index x", "nseg: --index must look like 7, 3,5,9 or 300:700 (got 'x')."),
         ("explain ba-shapes --backend ry", "nseg: There is no backend of that name (got 'ry'). Known: local"),
         ("explain", "nseg: Name what to explain"),

@@ -326,7 +326,6 @@ TRUTH = "ground truth is on the CPU, and explanations are moved there"
 ON_THE_CPU = {
     "baselines/pgexplainer.py:_train": NUMBERS,
     "explain/jobs/base.py:__call__": ROWS,
-    "explain/jobs/base.py:_choose_sample": ROWS,
     "explain/jobs/base.py:manifest": ROWS,
     "explain/jobs/memory.py:chunks": ROWS,
     "explain/jobs/large_graph.py:_probe": ROWS,

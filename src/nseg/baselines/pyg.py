@@ -52,8 +52,8 @@ class PyGMethod(BatchedAlgorithm):
     def solve(self, causal: CausalModel, parts: MaskParts, tick: Tick) -> SearchResult:
         if causal.instances.node_types > 1:
             raise UnsupportedError(f"{type(self).__name__} takes graphs of one type (got a heterogeneous one).")
-        model, score = deepcopy(causal.model), torch.zeros(causal.instances.num_edges, dtype=causal.dtype)
-        score, keys = score.to(causal.instances.x.device), instance_keys(causal.instances, self.settings.seed).tolist()
+        model, keys = deepcopy(causal.model), instance_keys(causal.instances, self.settings.seed).tolist()
+        score = torch.zeros(causal.instances.num_edges, dtype=causal.dtype, device=causal.instances.x.device)
         for b, key in enumerate(keys):
             with torch.random.fork_rng(devices=[]):
                 torch.manual_seed(key % (1 << 63))

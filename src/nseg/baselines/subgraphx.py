@@ -29,14 +29,14 @@ class SubgraphXSettings(BaseSettings):
 
     Args:
         rollouts: walks from the whole graph down to a small subgraph.
-        most: number of nodes at which a walk ends, or half of all nodes if these are fewer.
+        nodes: number of nodes at which a walk ends, or half of all nodes if these are fewer.
         children: nodes that may be pruned at each step, those with the fewest neighbours first.
         samples: coalitions that a Shapley value is estimated from.
         explore: how much unvisited subgraphs are preferred to those with a high value.
     """
 
     rollouts: int = integer_field(20, 1)
-    most: int = integer_field(5, 1)
+    nodes: int = integer_field(5, 1)
     children: int = integer_field(12, 1)
     samples: int = integer_field(10, 1)
     explore: float = number_field(10.0)
@@ -144,7 +144,7 @@ class _Tree:
 
     def walk(self) -> _Subgraph:
         """Prune nodes until few are left, and let all subgraphs on the way know what the last one is worth."""
-        way, few = [self.root], min(self.settings.most, -(-self.instances.num_nodes // 2))
+        way, few = [self.root], min(self.settings.nodes, -(-self.instances.num_nodes // 2))
         while int(way[-1].kept.sum()) > few and (children := self._expand(way[-1])):
             tries = sum(child.visits for child in children)
             bonus = self.settings.explore * max(tries, 1) ** 0.5

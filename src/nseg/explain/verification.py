@@ -78,7 +78,7 @@ def choose_sample(number: int, rows: Sequence[int], targets: int, whole_size: in
     size = min(len(rows), -(-SAMPLE * len(rows) // max(targets, 1)))
     if whole_size > LARGE:
         size = min(len(rows), SAMPLE) if number == 0 else 0
-    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(number))[:size]
+    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(number), device="cpu")[:size]
     return frozenset(rows[n] for n in chosen.tolist())
 
 

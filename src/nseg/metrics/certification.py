@@ -328,7 +328,9 @@ def _certificates(
                 for one in ("mask", "remove") if own.intervention == "both" else (own.intervention,):
                     asked = replace(request, settings=replace(own, intervention=one))
                     certificates = _Certifier(causal, parts, kept, asked).certificates()
-                    for number, certificate in zip(group.numbers[here.cpu()].tolist(), certificates, strict=True):
+                    for number, certificate in zip(
+                        group.numbers[here.to(group.numbers.device)].tolist(), certificates, strict=True
+                    ):
                         found[number].append(certificate)
     return found
 

@@ -118,7 +118,8 @@ class _Sample:
         some, device = self.runner.instances, which.device
         x = some.x
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
-        edge, node = (torch.rand(worlds, n, generator=rng, dtype=dtype).to(device) for n in (some.num_edges, some.num_nodes))
+        sizes = (some.num_edges, some.num_nodes)
+        edge, node = (torch.rand(worlds, n, generator=rng, dtype=dtype, device="cpu").to(device) for n in sizes)
         self.plan, self.inputs = self.runner.planned_inputs(node.unsqueeze(2) if masked else None, worlds)
         flat = torch.cat([edge.flatten(), edge.new_ones(1)])
         self.weights = self.plan.message_weights(flat) if weighed else None

@@ -155,7 +155,8 @@ def mask_cells(explanation: Explanation) -> Tensor:
     """Which entries of the node mask stand for something, [N, w]: types of nodes may have fewer features than others."""
     known: Tensor | None = explanation.__dict__.get("_cells")
     mask = explanation.node_mask
-    return torch.ones(len(mask), mask.numel() // max(len(mask), 1), dtype=torch.bool) if known is None else known
+    shape = len(mask), mask.numel() // max(len(mask), 1)
+    return torch.ones(shape, dtype=torch.bool, device="cpu") if known is None else known
 
 
 def hard_mask(explanation: Explanation, name: str) -> Tensor | None:
