@@ -204,8 +204,9 @@ def open_run(folder: str | Path, manifest: Mapping[str, Any], shards: int) -> It
 
 def _check_same_run(root: Path, manifest: Mapping[str, Any]) -> None:
     """Raise unless a folder is empty or holds the run that the manifest describes."""
+    # listed before the manifest is looked for: another process may write it in between
+    others = sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
     if not (root / "manifest.json").exists():
-        others = sorted(path.name for path in root.iterdir() if not path.name.startswith("."))
         if others:
             raise StoreError(
                 f"{root} must be empty or hold a run of nseg (it holds {', '.join(others[:3])}, and no manifest.json). "
