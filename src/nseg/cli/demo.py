@@ -39,7 +39,7 @@ def demo(
 
     reports.writable(report)
     data, model = datasets.load("ba-shapes"), models.pretrained("ba-shapes", "gcn")
-    explainer = make_explainer(model, data.model_config, "e", NSEG(undirected=True, seed=seed))
+    explainer = make_explainer(model, data.model_config, "e", NSEG(seed=seed))
     nodes = data.instances[:: len(data.instances) // instances][:instances]
     began = time.perf_counter()
     found = explain_many(explainer, data.graphs[0], nodes)
