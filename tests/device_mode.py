@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves, tree_map
 
 import nseg
 
@@ -70,33 +70,55 @@ class Remote(Tensor):
 
 
 def run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Run an operation on the values, after checking the devices."""
-    tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
-    remote = [one for one in tensors if isinstance(one, Remote)]
+    """Run an operation on the values, after checking the devices. Called tens of thousands of times per test."""
+    tensors: list[Tensor] = []
+    local = [to_local(one, tensors) for one in args]
+    local_kwargs = {name: to_local(one, tensors) for name, one in kwargs.items()} if kwargs else kwargs
+    strays = [one for one in tensors if not isinstance(one, Remote)]
     asked = kwargs.get("device")
-    on_device = bool(remote) if asked is None else torch.device(asked) == DEVICE
-    if not remote and not on_device:
+    on_device = len(strays) < len(tensors) if asked is None else torch.device(asked) == DEVICE
+    if len(strays) == len(tensors) and not on_device:
         return func(*args, **kwargs)
-    check_devices(func, tensors, remote)
+    if strays:
+        check_devices(func, tensors, strays)
     if on_device and kwargs.get("generator") is not None:
         refuse(f"{func}: expected a generator of the device (got one of the CPU)")
     if "device" in kwargs:
-        kwargs = {**kwargs, "device": torch.device("cpu") if asked is not None else None}
-    result = func(*tree_map(to_local, args), **tree_map(to_local, kwargs))
-    if func.overloadpacket is ATEN.copy_ or (func._schema.name.endswith("_") and func._schema.is_mutable):
+        local_kwargs["device"] = torch.device("cpu") if asked is not None else None
+    result = func(*local, **local_kwargs)
+    if changes_its_input(func):
         return args[0]
     if func.overloadpacket is ATEN._to_copy and not on_device:
         return result
-    return tree_map(lambda one: Remote(one) if type(one) is Tensor or type(one) is nn.Parameter else one, result)
+    return to_remote(result)
 
 
-def check_devices(func: Any, tensors: list[Tensor], remote: list[Tensor]) -> None:
+@cache
+def changes_its_input(func: Any) -> bool:
+    return func.overloadpacket is ATEN.copy_ or (func._schema.name.endswith("_") and func._schema.is_mutable)
+
+
+def to_local(value: Any, seen: list[Tensor]) -> Any:
+    """The values of an argument; adds its tensors to those seen."""
+    if isinstance(value, Tensor):
+        seen.append(value)
+        return value.local if isinstance(value, Remote) else value
+    return type(value)(to_local(one, seen) for one in value) if type(value) in (list, tuple) else value
+
+
+def to_remote(value: Any) -> Any:
+    if type(value) is Tensor or type(value) is nn.Parameter:
+        return Remote(value)
+    return type(value)(to_remote(one) for one in value) if type(value) in (list, tuple) else value
+
+
+def check_devices(func: Any, tensors: list[Tensor], strays: list[Tensor]) -> None:
     """Raise as CUDA does if an operation mixes devices."""
-    if not remote or func.overloadpacket in MOVES:
+    if len(strays) == len(tensors) or func.overloadpacket in MOVES:
         return
-    scalars = torch.Tag.pointwise in func.tags or func.overloadpacket in TAKE_SCALARS
-    strays = [one for one in tensors if not isinstance(one, Remote) and not (scalars and one.dim() == 0)]
-    lenient = func.overloadpacket in INDEXING and isinstance(tensors[0], Remote) and not called_by_nseg()
+    if torch.Tag.pointwise in func.tags or func.overloadpacket in TAKE_SCALARS:
+        strays = [one for one in strays if one.dim() > 0]
+    lenient = func.overloadpacket in INDEXING and isinstance(tensors[0], Remote) and strays and not called_by_nseg()
     if strays and not lenient:
         shapes = ", ".join(str(tuple(one.shape)) for one in strays)
         refuse(f"{func}: all tensors must be on one device (got some on the CPU, of shape {shapes})")
@@ -120,11 +142,12 @@ def refuse(sentence: str) -> None:
     raise RuntimeError(REFUSED[-1])
 
 
-def to_local(value: Any) -> Any:
-    return value.local if isinstance(value, Remote) else value
-
-
 class _Operations(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, and the guard costs as much as the operation."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return run(func, args, kwargs or {})
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cache
 from multiprocessing import reduction
 from pathlib import Path
 from typing import Any
@@ -80,8 +81,8 @@ def links(put: Put) -> Any:
     return explain_many(explain, put(small()), [0, 2], edge_label_index=put(PAIRS))
 
 
-def graphs(put: Put, **settings: Any) -> Any:
-    explain = explainer(put(seeded(Molecule)), quick(**SMALL | settings), GRAPH_CONFIG, **EDGES | NODES)
+def graphs(put: Put) -> Any:
+    explain = explainer(put(seeded(Molecule)), quick(**SMALL), GRAPH_CONFIG, **EDGES | NODES)
     return explain_many(explain, [put(graph(9, 12, seed)) for seed in range(3)])
 
 
@@ -102,28 +103,36 @@ def phenomenon(put: Put) -> Any:
     return explain_many(explain, data, [3, 5], target=small().y)  # the caller's classes may be on the CPU
 
 
-def certificates(put: Put, law: Any, exact: int = 8, samples: int = 6, **masks: Any) -> Any:
-    explain, data = node_explainer(put, None, "gcn", **masks)
-    found = certify(explain, data, explain_many(explain, data, [3, 5]), law, samples, exact=exact)
-    return [[one.pns, one.p_factual, one.p_complement] for one in found]
+LAWS: dict[str, tuple[Any, int]] = {  # a law, and the most elements whose subsets are enumerated
+    "literal": ("literal", 8),
+    "uniform": ("uniform", 2),
+    "enumerated": ("uniform", 8),
+    "Bernoulli": (Bernoulli(0.3), 0),
+    "own": (lambda mask, u: (u < 0.4).to(mask.dtype), 0),
+}
 
 
-def fidelity(put: Put, **masks: Any) -> Any:
+def measured(put: Put, laws: tuple[str, ...] = (), **masks: Any) -> Any:
+    """Explanations, their certificates under some laws, and all that an evaluator says about them."""
     explain, data = node_explainer(put, None, "gcn", **masks)
-    judge = Evaluator(explain, data, explain_many(explain, data, [3, 5]))
+    found = explain_many(explain, data, [3, 5])
+    certificates = [certify(explain, data, found, LAWS[law][0], 6, exact=LAWS[law][1]) for law in laws]
+    judge = Evaluator(explain, data, found)
     removed = judge.each("hard", "remove") if "edge_mask_type" in masks else None
     return [
+        [found, [[one.pns, one.p_factual, one.p_complement] for some in certificates for one in some]],
         [judge.fidelity(), judge.each("hard"), removed],
         [judge.thresholds((0.2, 0.7)), judge.sparsities((0.0, 0.5)), judge.robust_fidelity(samples=3)],
         [judge.unfaithfulness(), judge.reached],
     ]
 
 
-def fidelity_of_graphs(put: Put) -> Any:
-    explain = explainer(put(seeded(Molecule)), quick(**SMALL), GRAPH_CONFIG)
+def undirected_graphs(put: Put) -> Any:
+    explain = explainer(put(seeded(Molecule)), quick(**SMALL, undirected=True), GRAPH_CONFIG)
     data = [put(graph(9, 12, seed)) for seed in range(3)]
-    judge = Evaluator(explain, data, explain_many(explain, data))
-    return [judge.fidelity("hard"), judge.each("hard", "remove")]
+    found = explain_many(explain, data)
+    judge = Evaluator(explain, data, found)
+    return [found, judge.fidelity("hard"), judge.each("hard", "remove")]
 
 
 def fidelity_after_pyg(put: Put) -> Any:
@@ -222,11 +231,11 @@ def large_graph_links(put: Put) -> Any:
 
 
 SCENARIOS: dict[str, Callable[[Put], Any]] = {
-    "nodes": nodes,
+    "nodes, measured": lambda put: measured(put, tuple(LAWS), **EDGES),
+    "nodes, joint masks, measured": lambda put: measured(put, ("uniform",), **EDGES | NODES),
+    "nodes, features, measured": lambda put: measured(put, node_mask_type="attributes"),
     "nodes, undirected": lambda put: nodes(put, algorithm=quick(**SMALL, undirected=True)),
     "nodes, connected": lambda put: nodes(put, algorithm=quick(**SMALL, connected=True)),
-    "nodes, joint masks": lambda put: nodes(put, **EDGES | NODES),
-    "nodes, features": lambda put: nodes(put, node_mask_type="attributes"),
     "nodes, common features": lambda put: nodes(put, **EDGES, node_mask_type="common_attributes"),
     "nodes, all defaults": lambda put: nodes(put, algorithm=NSEG(steps=3)),
     "nodes, climbed only": lambda put: nodes(put, algorithm=quick(**SMALL | {"rounds": 0, "exact": 0})),
@@ -236,21 +245,11 @@ SCENARIOS: dict[str, Callable[[Put], Any]] = {
     "nodes, a cached layer": lambda put: nodes(put, model="gcn, cached"),
     "links": links,
     "graphs": graphs,
-    "graphs, undirected": lambda put: graphs(put, undirected=True),
+    "graphs, undirected": undirected_graphs,
     "one call": one_call,
     "an algorithm of PyG": pyg_algorithm,
     "phenomenon": phenomenon,
     "cut by PyG": cut_by_pyg,
-    "certify, literal": lambda put: certificates(put, "literal"),
-    "certify, uniform": lambda put: certificates(put, "uniform", exact=4, samples=6),
-    "certify, enumerated": lambda put: certificates(put, "uniform"),
-    "certify, Bernoulli": lambda put: certificates(put, Bernoulli(0.3), exact=0, samples=6),
-    "certify, joint": lambda put: certificates(put, "uniform", exact=2, samples=6, **EDGES | NODES),
-    "certify, an own law": lambda put: certificates(put, lambda mask, u: (u < 0.4).to(mask.dtype), exact=0, samples=6),
-    "fidelity of edges": lambda put: fidelity(put, **EDGES),
-    "fidelity of edges and nodes": lambda put: fidelity(put, **EDGES | NODES),
-    "fidelity of features": lambda put: fidelity(put, node_mask_type="attributes"),
-    "fidelity of graphs": fidelity_of_graphs,
     "fidelity of PyG's explanation": fidelity_after_pyg,
     "scores of masks": scores_of_masks,
     "accuracy": accuracy,
@@ -300,12 +299,19 @@ def put_on_other_device(value: Any) -> Any:
     return move(value) if isinstance(value, nn.Module) else value.to("meta")
 
 
+@cache
+def on_the_cpu(name: str) -> tuple[Any, set[str]]:
+    """What a scenario gives on the CPU, and where it makes tensors without a device."""
+    with Factories() as found:
+        value = SCENARIOS[name](lambda value: value)
+    return plain(value), found.places
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_another_device_gives_the_answers_of_the_cpu(name: str) -> None:
-    expected = plain(SCENARIOS[name](lambda value: value))
     with other_device():
         found = plain(SCENARIOS[name](put_on_other_device))
-    assert_close(found, expected)
+    assert_close(found, on_the_cpu(name)[0])
 
 
 @pytest.mark.parametrize("scenario", [page, stored, stored_links])
@@ -358,10 +364,9 @@ CPU_ROOMS = ("plot/", "reports/", "wording.py", "datasets/")
 
 def test_no_tensor_is_made_without_a_device(tmp_path: Path) -> None:
     with Factories() as found:
-        for scenario in SCENARIOS.values():
-            scenario(lambda value: value)
         stored(lambda value: value, tmp_path)
-    places = {place for place in found.places if not place.startswith(CPU_ROOMS)}
+    every = found.places.union(*(on_the_cpu(name)[1] for name in SCENARIOS))
+    places = {place for place in every if not place.startswith(CPU_ROOMS)}
     assert places - ON_THE_CPU.keys() == set(), "give them the device of what they are combined with"
     assert ON_THE_CPU.keys() - places == set(), "these entries are no longer needed"
 
