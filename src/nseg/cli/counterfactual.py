@@ -47,8 +47,7 @@ def counterfactual(
     explainer = subjects.make_explainer(subject.model, subject.config, "e", NSEG(undirected=undirected))
     wanted = int(to) if to is not None and to.isdigit() else to
     with interruptible(resumable=False):
-        for number in numbers:
-            found = find(explainer, subject.graphs, number, to=wanted, most=most, **subject.names | given)
+        for found in find(explainer, subject.graphs, numbers, to=wanted, most=most, **subject.names | given):
             if as_json:
                 typer.echo(json.dumps(found.as_plain_data()))
             else:

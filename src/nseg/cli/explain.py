@@ -291,7 +291,7 @@ def find_changes(
 
     good = [int(one.output_id) for one in found if one.get("reason") is None]
     with interruptible(resumable=False):
-        changes = [counterfactual(explainer, subject.graphs, number, **names) for number in good]
+        changes = counterfactual(explainer, subject.graphs, good, **names) if good else []
     for one in changes if len(found) <= FEW else ():
         say(f"{one.subject()}: {one.words()}")
     return changes

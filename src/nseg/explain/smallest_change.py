@@ -11,7 +11,13 @@ import torch
 from torch import Tensor
 
 GREEDY_ROUNDS = 12
-"""Rounds that try every further change; after them, changes are added in the order of the last round."""
+"""Rounds that look for the best further change; after them, changes are added in the order of the last round."""
+
+GREEDY_TRIALS = 128
+"""Further changes that a round tries: those that looked best before."""
+
+FIRST_TRIALS = 2000
+"""Changes that the first round tries if there are too many to try all."""
 
 Merit = Callable[[Tensor], Tensor]
 """How near each set [K, n] brings the model to another outcome, [K]; above 0 if it is there."""
@@ -34,7 +40,9 @@ class SmallestChange:
     exact: bool
 
 
-def find_smallest(merit: Merit, number: int, most: int, worlds: int, device: torch.device) -> SmallestChange:
+def find_smallest(
+    merit: Merit, number: int, most: int, worlds: int, device: torch.device, guess: Callable[[], Tensor] | None = None
+) -> SmallestChange:
     """The smallest set of changes with positive merit; among the smallest, the one with the highest.
 
     Args:
@@ -43,25 +51,29 @@ def find_smallest(merit: Merit, number: int, most: int, worlds: int, device: tor
         most: largest set to look for.
         worlds: sets of one size that may be enumerated.
         device: where sets are made.
+        guess: estimates what each change is worth, [n]; says which are tried if there are too many to try all.
     """
-    tried = 0
+    tried, alone = 0, None
     while tried < min(number, most) and math.comb(number, tried + 1) <= worlds:
         tried += 1
         sets = _all_sets(number, tried, device)
         value = merit(sets)
         if bool((value > 0).any()):
             return SmallestChange(sets[int(value.argmax())], True, tried - 1, True)
+        alone = value if tried == 1 else alone
     nothing = torch.zeros(number, dtype=torch.bool, device=device)
     if tried == min(number, most):
         return SmallestChange(nothing, False, tried, True)
-    on = _grow(merit, nothing, most)
-    if on is None:
+    if alone is None:
+        estimate = -torch.arange(number, device=device) if guess is None or number <= FIRST_TRIALS else guess()
+        order, size = estimate.argsort(descending=True, stable=True), FIRST_TRIALS
+    else:
+        order, size = alone.argsort(descending=True, stable=True), 1  # all were tried: the best one is known
+    on = _grow(merit, nothing, order, size, most)
+    on = None if on is None else _shrink(merit, on)
+    if on is None or int(on.sum()) > most:
         return SmallestChange(nothing, False, tried, False)
-    on = _shrink(merit, on)
-    size = int(on.sum())
-    if size > most:
-        return SmallestChange(nothing, False, tried, False)
-    return SmallestChange(on, True, tried, size == tried + 1)
+    return SmallestChange(on, True, tried, int(on.sum()) == tried + 1)
 
 
 def _all_sets(number: int, size: int, device: torch.device) -> Tensor:
@@ -71,25 +83,43 @@ def _all_sets(number: int, size: int, device: torch.device) -> Tensor:
     return torch.zeros(len(chosen), number, dtype=torch.bool, device=device).scatter_(1, chosen, True)
 
 
-def _grow(merit: Merit, on: Tensor, most: int) -> Tensor | None:
-    """A set with positive merit: the best further change, again and again, then the others in order; None if none is."""
-    order = on.nonzero().flatten()
-    for _ in range(min(GREEDY_ROUNDS, most)):
-        off = (~on).nonzero().flatten()
-        if not off.numel():
+def _grow(merit: Merit, on: Tensor, order: Tensor, first: int, most: int) -> Tensor | None:
+    """A set with positive merit: the best further change, again and again, then the others in order; None if none is.
+
+    Args:
+        merit: what each set is worth.
+        on: the empty set, [n].
+        order: all changes, those first that look best.
+        first: number of changes that the first round tries.
+        most: largest set to look for.
+    """
+    for size in (first, *[GREEDY_TRIALS] * (min(GREEDY_ROUNDS, most) - 1)):
+        if not order.numel():
             break
-        trials = on.repeat(len(off), 1).scatter_(1, off.unsqueeze(1), True)
+        some = order[:size]
+        trials = on.repeat(len(some), 1).scatter_(1, some.unsqueeze(1), True)
         value = merit(trials)
-        order = off[value.argsort(descending=True, stable=True)]
         on = trials[int(value.argmax())]
         if float(value.max()) > 0:
             return on
-    rest = order[~on[order]]
-    if not rest.numel():
+        order = torch.cat([some[value.argsort(descending=True, stable=True)][1:], order[size:]])
+    if not order.numel():
         return None
-    prefixes = on | (torch.arange(len(rest), device=on.device).unsqueeze(1) >= _rank(rest, on.numel()))
+    sizes = _prefix_sizes(len(order), on.device).unsqueeze(1)
+    prefixes = on | (sizes > _rank(order, on.numel()))
     good = (merit(prefixes) > 0).nonzero().flatten()
     return prefixes[int(good[0])] if good.numel() else None
+
+
+def _prefix_sizes(number: int, device: torch.device) -> Tensor:
+    """Lengths of the prefixes that are tried: the first ones all, then ever fewer, and the whole.
+
+    >>> _prefix_sizes(3, torch.device("cpu")).tolist()
+    [1, 2, 3]
+    """
+    spaced = torch.logspace(0, math.log10(number), 2 * GREEDY_TRIALS, dtype=torch.double, device=device).round().long()
+    sizes: Tensor = torch.unique(spaced.clamp(max=number))
+    return sizes
 
 
 def _rank(order: Tensor, number: int) -> Tensor:
@@ -100,12 +130,20 @@ def _rank(order: Tensor, number: int) -> Tensor:
 
 
 def _shrink(merit: Merit, on: Tensor) -> Tensor:
-    """The set without changes that it does not need: while any can go, the one whose loss costs least."""
+    """The set without changes that it does not need: large parts first, then one by one until none can go.
+
+    Of the parts that can go, the one whose loss costs least goes.
+    """
+    part = max(1, int(on.sum()) // 4)
     while int(on.sum()) > 1:
         inside = on.nonzero().flatten()
-        trials = on.repeat(len(inside), 1).scatter_(1, inside.unsqueeze(1), False)
+        parts = torch.split(inside, part)
+        trials = torch.stack([on.scatter(0, some, False) for some in parts])
         value = merit(trials)
-        if float(value.max()) <= 0:
+        best = int(value.argmax())
+        if float(value[best]) > 0 and bool(trials[best].any()):
+            on = trials[best]
+        elif part == 1:
             break
-        on = trials[int(value.argmax())]
+        part = max(1, min(part // 2 if float(value[best]) <= 0 else part, int(on.sum()) // 2))
     return on

@@ -23,7 +23,7 @@ def changes_by_output(given: Sequence[Counterfactual] | None, methods: Sequence[
         if not isinstance(one, Counterfactual):
             raise InputError(
                 f"counterfactuals must be what nseg.counterfactual returns (got {type(one).__name__}). Try "
-                "[nseg.counterfactual(explainer, data, n) for n in index]."
+                "nseg.counterfactual(explainer, data, index)."
             )
         if one.output_id not in shown:
             raise InputError(
