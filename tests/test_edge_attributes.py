@@ -184,10 +184,10 @@ def test_what_cannot_be_is_a_sentence() -> None:
             ),
         ),
         (
-            "cannot be masked yet",
+            "needs edge_attr_dict",
             lambda: explainer(make_net("to_hetero"))(typed.x_dict, typed.edge_index_dict, index=0),
         ),
-        ("cannot be masked yet", lambda: explain_many(explainer(make_net("to_hetero")), typed, [0])),
+        ("needs edge_attr_dict", lambda: explain_many(explainer(make_net("to_hetero")), typed, [0])),
         (
             "A threshold is of masks that PyG knows",
             lambda: explain_many(explainer(model), data, [0])[0].threshold(("topk", 3)),

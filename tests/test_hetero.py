@@ -17,7 +17,6 @@ from torch_geometric.nn import GCNConv, HeteroConv, MessagePassing, RGCNConv, SA
 
 from nseg import NSEG, Explainer, NsegError, explain_many
 from nseg.baselines import make
-from nseg.errors import UnsupportedError
 from nseg.explain.jobs import BUDGET, make_job
 from nseg.metrics import Evaluator
 from nseg.model.programs import Programs
@@ -430,12 +429,6 @@ def test_rivals_run_on_the_same_engine(method: str) -> None:
         assert one.validate_masks()
         assert 0 <= one.pns <= 1
         assert {kind for kind in data.edge_types if one[kind].get("hard_edge_mask") is not None} == set(data.edge_types)
-
-
-def test_what_is_not_there_yet_is_refused() -> None:
-    data = hetero_graph()
-    with pytest.raises(UnsupportedError, match="become 0"):
-        explain_many(explainer_of(make_net("to_hetero"), "object", settings={"baseline": "mean"}), data)
 
 
 def test_explanations_read_as_paths_from_the_explained_node() -> None:

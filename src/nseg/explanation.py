@@ -15,6 +15,8 @@ from nseg.errors import InputError, UnsupportedError
 MASKS = ("edge_mask", "node_mask")
 """Masks that PyG knows."""
 
+NO_THRESHOLD = "A threshold is of masks that PyG knows (got one of edge attributes). Leave it out."
+
 ATTRIBUTE_MASK = "edge_attr_mask"
 """The mask of edge attributes, which PyG does not know: [E, D], or [1, D] for columns of all edges."""
 
@@ -100,7 +102,7 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         measure = self.__dict__.pop("_measure", None)
         found: Explanation = super().threshold(*args, **kwargs)
         if found is not self and self.get(ATTRIBUTE_MASK) is not None:
-            raise UnsupportedError("A threshold is of masks that PyG knows (got one of edge attributes). Leave it out.")
+            raise UnsupportedError(NO_THRESHOLD)
         hard = [name for name in MASKS if self.get(HARD + name) is not None]
         if found is self or not hard:
             return found

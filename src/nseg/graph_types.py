@@ -19,6 +19,15 @@ REVERSE = "rev_"
 """Begins the relation of a type of edges that is another one turned round, as PyG's ``ToUndirected`` names it."""
 
 
+def type_text(key: TypeKey) -> str:
+    """A type as one word; the parts of an edge type are joined as PyG joins them.
+
+    >>> type_text(("paper", "cites", "paper"))
+    'paper__cites__paper'
+    """
+    return key if isinstance(key, str) else "__".join(key)
+
+
 @dataclass(frozen=True)
 class GraphTypes:
     """Which numbers of a flat graph belong to which type.
@@ -30,6 +39,7 @@ class GraphTypes:
         kinds: a number for each edge type, which it shares with its reverse.
         output: node type that the model's rows stand for, at node level.
         pairs_name, pair_types: at link level, the argument with the scored pairs, and the types of their ends.
+        edge_widths: number of attributes of each edge type that can be masked; 0 for none. Empty if none has any.
 
     >>> types = GraphTypes(("author", "paper"), (3, 5), (("author", "wrote", "paper"),), (7,), (4, 4), (0,))
     >>> types.node(4), types.edge(2), types.node_label(4), types.node_number("paper", 1)
@@ -45,6 +55,7 @@ class GraphTypes:
     output: str | None = None
     pairs_name: str | None = None
     pair_types: tuple[str, str] | None = None
+    edge_widths: tuple[int, ...] = ()
 
     @cached_property
     def node_starts(self) -> list[int]:

@@ -13,10 +13,13 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 from torch_geometric.explain.config import MaskType
 
+from nseg.errors import UnsupportedError
 from nseg.explanation import (
+    ATTRIBUTE_MASK,
     FLAGS,
     HARD,
     MASKS,
+    NO_THRESHOLD,
     NUMBERS,
     PATH,
     TEXTS,
@@ -31,7 +34,8 @@ from nseg.names import NO_NAMES, Names
 
 PER_EDGE = ("edge_mask", "hard_edge_mask", "reached", "edge_path")
 PER_NODE = ("node_mask", "hard_node_mask", "node_path")
-"""Attributes of an explanation with an entry per edge, or per node, of each type."""
+PER_ATTRIBUTE = (ATTRIBUTE_MASK, HARD + ATTRIBUTE_MASK)
+"""Attributes of an explanation with an entry per edge, per node, or per attribute of an edge, of each type."""
 
 HIDDEN = ("_model_args", "_stored_args", "_kept_ends", "_kept_values", "_size")
 """Attributes of an explanation that PyG does not know."""
@@ -78,6 +82,8 @@ class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
         found: HeteroExplanation = super().threshold(*args, **kwargs)
         if found is self:
             return found
+        if any(store.get(ATTRIBUTE_MASK) is not None for store in self.edge_stores):
+            raise UnsupportedError(NO_THRESHOLD)
         unchanged = True
         for store in (*found.node_stores, *found.edge_stores):
             for name in MASKS:
@@ -193,6 +199,23 @@ def _add_edges(flat: Explanation, one: Any, types: GraphTypes, at: Sequence[int]
             flat[name] = torch.cat(
                 [known.new_zeros(n) if mask is None else mask for mask, n in zip(masks, sizes, strict=True)]
             )
+    if any(one[kind].get(ATTRIBUTE_MASK) is not None for kind in kinds):
+        _add_attributes(flat, [one[kind] for kind in kinds], _sizes(one, (), kinds)[1])
+
+
+def _add_attributes(flat: Explanation, stores: Sequence[Any], edges: Sequence[int]) -> None:
+    """Attributes of edges and their masks, padded to the widest type; and which of their cells exist."""
+    rows = [1] * len(edges) if _of_all_edges(flat) else edges
+    for name in PER_ATTRIBUTE:
+        own = [store.get(name) for store in stores]
+        if any(mask is not None for mask in own):
+            flat[name], flat.__dict__["_attribute_cells"] = _pad(own, rows)
+    for name in ("edge_attr", "edge_weight"):
+        given = [store.get(name) for store in stores]
+        if any(value is not None for value in given):
+            wide = [one.unsqueeze(1) if one is not None and one.dim() == 1 else one for one in given]
+            flat[name] = _pad(wide, edges)[0]
+            return
 
 
 def _add_nodes(flat: Explanation, one: Any, types: GraphTypes, nodes: Sequence[int]) -> None:
@@ -265,7 +288,12 @@ def from_flat(flat: Explanation, types: GraphTypes, common: bool) -> HeteroExpla
         common: whether node masks are of features common to all nodes of a type.
     """
     found = HeteroExplanation()
-    per = dict.fromkeys(PER_EDGE, "edge") | dict.fromkeys(PER_NODE, "node")
+    deleted = (flat.get("settings") or {}).get("baseline") == "absent"  # then nodes without features have masks, too
+    layout: dict[str, tuple[str, bool, Sequence[int]]] = {
+        **dict.fromkeys(PER_EDGE, ("edge", False, [1] * len(types.edges))),
+        **dict.fromkeys(PER_NODE, ("node", common, [max(width, int(deleted)) for width in types.widths])),
+        **dict.fromkeys(PER_ATTRIBUTE, ("edge", _of_all_edges(flat), types.edge_widths)),
+    }
     kinds: dict[str, list[Any]] = {"edge": list(types.edge_types), "node": list(types.node_types)}
     parts = {}
     for what, starts in (("edge", types.edge_starts), ("node", types.node_starts)):
@@ -275,11 +303,11 @@ def from_flat(flat: Explanation, types: GraphTypes, common: bool) -> HeteroExpla
         for kind, part, start in zip(kinds[what], parts[what], starts, strict=False):
             found[kind][f"{what}_id"] = ids[part] - start
     for name, value in flat.to_dict().items():
-        if name in per:
-            for number, kind in enumerate(kinds[per[name]]):
-                width = types.widths[number] if per[name] == "node" else 1
+        if name in layout:
+            what, shared, widths = layout[name]
+            for number, (kind, width) in enumerate(zip(kinds[what], widths, strict=True)):
                 if width:
-                    part = slice(number, number + 1) if common and per[name] == "node" else parts[per[name]][number]
+                    part = slice(number, number + 1) if shared else parts[what][number]
                     found[kind][name] = value[part] if value.dim() == 1 or value.size(1) == 1 else value[part, :width]
         elif name not in ("edge_id", "node_id"):
             found[name] = value
@@ -288,6 +316,11 @@ def from_flat(flat: Explanation, types: GraphTypes, common: bool) -> HeteroExpla
             found.__dict__[name] = getattr(flat, name)
     found.__dict__["_types"] = types
     return found
+
+
+def _of_all_edges(one: Any) -> bool:
+    """Whether masks of edge attributes are of columns that all edges of a type share."""
+    return bool((one.get("settings") or {}).get("edge_attributes") == MaskType.common_attributes.value)
 
 
 def node_kind(flat: PyGExplanation) -> MaskType | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterable, Mapping
 from copy import copy
 from dataclasses import fields, replace
 from typing import Any, ClassVar
@@ -21,19 +22,13 @@ from nseg.explain.measurement import Remeasurement, measure_hard
 from nseg.explain.typed import masks_to_flat, to_types
 from nseg.explain.verification import REDONE, References, find_wrong
 from nseg.explanation import Explanation
-from nseg.graphs.baseline import (
-    ABSENT,
-    ZERO,
-    FeatureBaseline,
-    mask_attributes,
-    require_no_attribute_mask,
-    require_zero_baseline,
-)
+from nseg.graphs.baseline import ABSENT, ZERO, FeatureBaseline, mask_attributes
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.hetero import is_hetero
 from nseg.graphs.inputs import EDGE_KIND, ModelInputs
 from nseg.graphs.model_checks import check_model
+from nseg.graphs.typed_baseline import TypedBaseline, fill_in, given_attributes
 from nseg.hetero_explanation import HeteroExplanation
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
@@ -61,6 +56,9 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
     """
 
     Settings: ClassVar[type[BaseSettings]]
+
+    node_mask = edge_mask = None
+    """Masks that are being learnt, as PyG's explainers call them: none between calls, because nothing is kept here."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__()
@@ -147,10 +145,9 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
                     inputs = mask_attributes(inputs, attributes)
                 found, measure = self._explain(model, inputs, target, index)
                 return found.measured_by(measure)
-            require_zero_baseline(self.settings.baseline)
-            require_no_attribute_mask(self.settings)
             level = self.model_config.task_level
             adapted, graph = adapt(model, x, edge_index, kwargs, level, self.masks[1], lenient=True)
+            graph = fill_in(graph, *self.typed_baselines([x], [given_attributes(kwargs)]))
             if graph.schema.output is not None and level is not ModelTaskLevel.node:
                 note = ROWS_OF_NODES.format(level=level.value, type=graph.schema.output)
                 warnings.warn(note, NsegWarning, stacklevel=3)
@@ -209,6 +206,18 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         if self.attribute_mask_type is None:
             return None
         return FeatureBaseline.of(self.settings.edge_baseline, data, self.settings.seed, edges=True)
+
+    def typed_baselines(
+        self, features: Iterable[Mapping[Any, Tensor]], attributes: Iterable[Mapping[Any, Tensor]]
+    ) -> tuple[TypedBaseline, TypedBaseline | None]:
+        """What masked features, and masked edge attributes, of each type become; None if the latter are not masked.
+
+        Args:
+            features, attributes: those of each graph, by type.
+        """
+        seed, masked = self.settings.seed, self.attribute_mask_type is not None
+        edges = TypedBaseline.of(self.settings.edge_baseline, attributes, seed) if masked else None
+        return TypedBaseline.of(self.settings.baseline, features, seed), edges
 
     def supports(self) -> bool:
         """Whether model and masks are supported: every mode, level and mask type of PyG; raises if the outcome is not."""

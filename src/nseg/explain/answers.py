@@ -16,6 +16,7 @@ from nseg.explanation import ATTRIBUTE_MASK, HARD, Explanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
+from nseg.search.feature_parts import edge_types
 from nseg.search.parts import ATTRIBUTES, EDGES, NODES, Masks
 from nseg.search.path import SizePath
 from nseg.search.settings import BaseSettings
@@ -134,7 +135,8 @@ def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor, edges: i
     for name, masks in ((ATTRIBUTE_MASK, answer.soft), (HARD + ATTRIBUTE_MASK, answer.hard)):
         mask = masks.get(ATTRIBUTES)
         if mask is not None and answer.attributes is MaskType.common_attributes:
-            found[name] = mask[number : number + 1].clone()
+            types = edge_types(answer.instances)
+            found[name] = mask[number * types : (number + 1) * types].clone()
         elif mask is not None:
             found[name] = mask.new_zeros(edges, mask.size(1)).index_copy(0, edge_at, mask[mine])
     return found

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor
+from torch_geometric.explain.config import MaskType
 
 from nseg.explanation import Explanation
 from nseg.graph_types import GraphTypes
-from nseg.hetero_explanation import PER_EDGE, PER_NODE, HeteroExplanation
+from nseg.graphs.baseline import ABSENT
+from nseg.hetero_explanation import PER_ATTRIBUTE, PER_EDGE, PER_NODE, HeteroExplanation
 from nseg.model.hetero import TypedEdges
 
 
@@ -26,10 +28,17 @@ def to_types(flat: Explanation, typed: TypedEdges, common: bool) -> HeteroExplan
             for kind, edges in zip(schema.edge_types, typed.edges, strict=True):
                 found[kind][name] = value[edges]
         elif name in PER_NODE:
-            for number, field in enumerate(schema.maskable):
-                if field is not None:
+            deleted = (flat.get("settings") or {}).get("baseline") == ABSENT  # nodes without features can be, too
+            for number, (node_type, field) in enumerate(zip(schema.node_types, schema.maskable, strict=True)):
+                if field is not None or deleted:
                     rows = value[number : number + 1] if common else value[typed.nodes[number]]
-                    found[field.key][name] = rows if value.size(1) == 1 else rows[:, : field.shape[0]]
+                    found[node_type][name] = rows if field is None or value.size(1) == 1 else rows[:, : field.width]
+        elif name in PER_ATTRIBUTE:
+            of_all = (flat.get("settings") or {}).get("edge_attributes") == MaskType.common_attributes.value
+            for number, field in enumerate(schema.edge_attributes):
+                if field is not None:
+                    rows = value[number : number + 1] if of_all else value[typed.edges[number]]
+                    found[field.key][name] = rows[:, : field.width]
         else:
             found[name] = value
     for node_type, nodes in zip(schema.node_types, typed.nodes, strict=True):
@@ -79,6 +88,12 @@ def masks_to_flat(one: Any, typed: TypedEdges, common: bool) -> Explanation:
         if any(mask is not None for mask in masks):
             rows = [at.new_tensor([n]) for n, at in enumerate(typed.nodes)] if common else typed.nodes
             flat[name] = _join(masks, rows, len(rows) if common else len(typed.local))
+    for name in PER_ATTRIBUTE:
+        masks = [one[kind].get(name) for kind in schema.edge_types]
+        if any(mask is not None for mask in masks):
+            of_all = (one.get("settings") or {}).get("edge_attributes") == MaskType.common_attributes.value
+            rows = [at.new_tensor([n]) for n, at in enumerate(typed.edges)] if of_all else typed.edges
+            flat[name] = _join(masks, rows, len(rows) if of_all else len(typed.edge_type))
     return flat
 
 

@@ -22,6 +22,7 @@ from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import EDGE_KIND
 from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
+from nseg.search.feature_parts import edge_types
 from nseg.search.formulas import mix
 from nseg.search.parts import ATTRIBUTES, EDGES, NODES, MaskParts, Masks
 from nseg.search.worlds import build_worlds, split_worlds
@@ -292,17 +293,21 @@ def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks:
             reverse = reverse_edges(there.edge_index, there.num_nodes, there.args.get(EDGE_KIND))
             found[EDGES] = torch.where(ties, torch.maximum(found[EDGES], found[EDGES][reverse]), found[EDGES])
     if ATTRIBUTES in masks and answer.attributes is MaskType.common_attributes:
-        found[ATTRIBUTES] = masks[ATTRIBUTES][which]
+        found[ATTRIBUTES] = _select_common(masks[ATTRIBUTES], edge_types(instances), which)
     elif ATTRIBUTES in masks:
         mine = torch.isin(answer.instances.edge_owner, which)
         found[ATTRIBUTES] = _place(masks[ATTRIBUTES][mine], instances, there, edges=True)
     if NODES in masks and answer.common:
-        per_type = masks[NODES].view(-1, instances.node_types, masks[NODES].size(1))  # [B, types, F]
-        found[NODES] = per_type[which].flatten(0, 1)
+        found[NODES] = _select_common(masks[NODES], instances.node_types, which)
     elif NODES in masks:
         mine = torch.isin(answer.instances.node_owner, which)
         found[NODES] = _place(masks[NODES][mine], instances, there, edges=False)
     return found.map(lambda mask: mask.to(reference.dtype))
+
+
+def _select_common(values: Tensor, types: int, which: Tensor) -> Tensor:
+    """Values of columns that all nodes or edges of a type share, of some instances, [B * types, F]."""
+    return values.view(-1, types, values.size(1))[which].flatten(0, 1)
 
 
 def _place(values: Tensor, here: InstanceBatch, there: InstanceBatch, edges: bool) -> Tensor:

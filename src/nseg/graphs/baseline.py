@@ -6,7 +6,7 @@ node can really be absent: then it is deleted with its edges.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,28 +14,11 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data, Dataset
 
-from nseg.errors import InputError, UnsupportedError
+from nseg.errors import InputError
 from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs
 
 ZERO, MEAN, OTHERS, ABSENT = "zero", "mean", "others", "absent"
 """Baselines by name; a row of numbers is one as well."""
-
-
-def require_zero_baseline(asked: Any) -> None:
-    """Raise unless masked features become 0, which is all that heterogeneous graphs know."""
-    if asked not in (None, ZERO):
-        raise UnsupportedError(
-            f"Masked features of a heterogeneous graph become 0 (got baseline={asked!r}). Leave baseline out."
-        )
-
-
-def require_no_attribute_mask(settings: Any) -> None:
-    """Raise if edge attributes are to be masked, which heterogeneous graphs do not know yet."""
-    asked = getattr(settings, "edge_attributes", None)
-    if asked is not None:
-        raise UnsupportedError(
-            f"Edge attributes of a heterogeneous graph cannot be masked yet (got edge_attributes={asked!r}). Leave it out."
-        )
 
 
 @dataclass(frozen=True)
@@ -53,8 +36,12 @@ class FeatureBaseline:
     seed: int = 0
 
     @classmethod
-    def of(cls, asked: str | Sequence[float] | None, data: Any, seed: int = 0, edges: bool = False) -> FeatureBaseline:
+    def of(cls, asked: Any, data: Any, seed: int = 0, edges: bool = False) -> FeatureBaseline:
         """The baseline for data: one graph, or a sequence of graphs over whose nodes (or edges) the mean is taken."""
+        if isinstance(asked, Mapping):
+            raise InputError(
+                f"A baseline by type needs a heterogeneous graph (got one for {', '.join(asked)}). Give a name or a row."
+            )
         if asked != MEAN:
             return cls(ZERO if asked is None else asked, None, seed)
         graphs = [data[n] for n in range(len(data))] if isinstance(data, Sequence | Dataset) else [data]
@@ -114,7 +101,7 @@ def attribute_name(given: Any) -> str:
 
 def attribute_columns(value: Tensor) -> Tensor:
     """Attributes of edges as columns, [E, D]; weights [E] are one column."""
-    return value.view(len(value), -1)
+    return value.unsqueeze(1) if value.dim() == 1 else value
 
 
 def mask_attributes(inputs: ModelInputs, baseline: FeatureBaseline) -> ModelInputs:

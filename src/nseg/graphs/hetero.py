@@ -13,16 +13,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
 from torch_geometric.explain.config import ModelTaskLevel
 from torch_geometric.nn import HANConv
 
-from nseg.errors import InputError
 from nseg.graph_types import REVERSE, EdgeType, GraphTypes, TypeKey
 from nseg.graphs.batch import offsets
 from nseg.graphs.checks import as_long, check_devices, check_finite, check_node_numbers, leave_inference_mode
 from nseg.graphs.hetero_checks import check_dictionaries, check_pairs, join_batches
-from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_GRAPH, NODE_TYPE, NODE_TYPES, ModelInputs, Role
+from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, EDGE_TYPES, NODE_GRAPH, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.graphs.model_checks import check_precision, forward_parameters
 
 
@@ -35,12 +33,19 @@ class Field:
         key: node type or edge type.
         column: argument of the flat graph that holds the values, in its first columns.
         shape: shape of one value.
+        numbers: whether the values are floating point.
     """
 
     argument: str
     key: TypeKey
     column: str
     shape: tuple[int, ...]
+    numbers: bool = True
+
+    @property
+    def width(self) -> int:
+        """Number of columns of a value."""
+        return (self.shape or (1,))[0]
 
     def cut(self, values: Tensor) -> Tensor:
         """The entry from the rows of the flat column that belong to its type."""
@@ -90,6 +95,17 @@ class HeteroSchema:
         """Features of each node type that node masks reach: numbers, [nodes, features]; None for a type without."""
         found = [self.features.get(name) for name in self.node_types]
         return [one if one is not None and one.column == "x" and len(one.shape) == 1 else None for one in found]
+
+    @cached_property
+    def edge_attributes(self) -> list[Field | None]:
+        """Attributes of each edge type that masks of attributes reach: numbers, all in one column of the flat graph."""
+        for name in ("edge_attr", "edge_weight"):
+            own = {one.key: one for one in self.fields if one.argument == f"{name}_dict" and one.numbers}
+            if own:
+                column = next(iter(own.values())).column
+                found = [own.get(kind) for kind in self.edge_types]
+                return [one if one is not None and one.column == column else None for one in found]
+        return [None] * len(self.edge_types)
 
     @cached_property
     def kinds(self) -> list[int]:
@@ -145,11 +161,12 @@ class HeteroGraph:
             nodes,
             schema.edge_types,
             edges,
-            tuple(0 if field is None else field.shape[0] for field in schema.maskable),
+            tuple(0 if field is None else field.width for field in schema.maskable),
             tuple(schema.kinds),
             schema.output,
             schema.pairs_name,
             schema.pair_types,
+            edge_widths=tuple(0 if field is None else field.width for field in schema.edge_attributes),
         )
 
 
@@ -225,33 +242,9 @@ def _type_arguments(
     node, edge = (torch.repeat_interleave(torch.arange(len(one)), torch.tensor(one, dtype=torch.long)) for one in sizes)
     kinds = torch.tensor(schema.kinds, dtype=torch.long)
     values = {NODE_TYPE: node.to(device), EDGE_TYPE: edge.to(device), EDGE_KIND: kinds[edge].to(device)}
-    roles = {NODE_TYPE: Role.NODE, EDGE_TYPE: Role.EDGE, EDGE_KIND: Role.EDGE, NODE_TYPES: Role.SHARED}
-    return {**values, NODE_TYPES: len(sizes[0])}, roles
-
-
-def flat_data(data: Any, types: GraphTypes) -> Data:
-    """The nodes, edges and classes of a heterogeneous graph as a homogeneous one, for pictures and texts.
-
-    Args:
-        data: ``HeteroData``.
-        types: its types; nodes and edges are numbered through in their order.
-    """
-    start = dict(zip(types.node_types, types.node_starts, strict=False))
-    known = [kind for kind in types.edge_types if kind in data.edge_types]
-    sizes = [int(data[kind].num_nodes or 0) if kind in data.node_types else -1 for kind in types.node_types]
-    if tuple(sizes) != types.nodes or [data[kind].num_edges for kind in known] != list(types.edges):
-        raise InputError(
-            "data must be what was explained (got a graph with other types, nodes or edges). Give the same graph."
-        )
-    edges = [data[k].edge_index.cpu() + torch.tensor([[start[k[0]]], [start[k[2]]]]) for k in known]
-    found = Data(edge_index=torch.cat([torch.zeros(2, 0, dtype=torch.long), *edges], 1), num_nodes=sum(types.nodes))
-    y = data._global_store.get("y") if types.output is None else data[types.output].get("y")
-    if isinstance(y, Tensor) and types.output is not None and y.dim() == 1:
-        first = types.node_number(types.output, 0)
-        found.y = y.new_full((sum(types.nodes),), -1).index_copy(0, torch.arange(first, first + len(y)), y.cpu())
-    elif isinstance(y, Tensor) and types.output is None:
-        found.y = y.cpu()
-    return found
+    counts = {NODE_TYPES: len(sizes[0]), EDGE_TYPES: len(sizes[1])}
+    roles = {NODE_TYPE: Role.NODE, EDGE_TYPE: Role.EDGE, EDGE_KIND: Role.EDGE}
+    return {**values, **counts}, roles | dict.fromkeys(counts, Role.SHARED)
 
 
 class _FlatArguments:
@@ -337,7 +330,8 @@ class _Packer:
             column = "x" if group == main else f".{group[0]}.{n}"
             columns[column] = self._join(members, device)
             roles[column] = Role.EDGE if group[1][1] else Role.NODE
-            self.fields += [Field(name, key, column, tuple(value.shape[1:])) for name, key, value in members]
+            numbers = group[1][0].is_floating_point
+            self.fields += [Field(name, key, column, tuple(value.shape[1:]), numbers) for name, key, value in members]
         roles.pop("x", None)
         return columns, roles
 

@@ -17,8 +17,8 @@ reverse."""
 NODE_GRAPH = ".node_graph"
 """The graph, or copy of a graph, that each of its nodes belongs to."""
 
-NODE_TYPES = ".node_types"
-"""The number of its node types."""
+NODE_TYPES, EDGE_TYPES = ".node_types", ".edge_types"
+"""The number of its node types, and of its edge types."""
 
 MATRIX, EDGE_VALUE = ".matrix", ".edge_value"
 """Arguments of a graph that the model takes as a sparse matrix: the matrix's form, and the value of each entry."""

@@ -17,15 +17,16 @@ from torch_geometric.explain.config import MaskType
 from nseg.errors import InputError, NsegWarning, UnsupportedError
 from nseg.events import Custom
 from nseg.explanation import ATTRIBUTE_MASK, explained_targets, given_edges, with_ids
-from nseg.graphs.baseline import ABSENT, FeatureBaseline
+from nseg.graphs.baseline import ABSENT
 from nseg.graphs.checks import check_inputs, edges_of
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.model_checks import check_model
 from nseg.graphs.separate import separate_graphs
-from nseg.metrics.hetero import flatten_for_metrics
+from nseg.metrics.hetero import flatten_for_metrics, missing_features
 from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
+from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model
 from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
@@ -120,6 +121,8 @@ class WorldEvaluator:
         if not found:
             raise InputError("At least one explanation is needed (got none).")
         model = unwrap_compiled(explainer.model)
+        settings, given = found[0].get("settings") or {}, data
+        self.deletes_nodes = settings.get("baseline") == ABSENT
         if all(isinstance(one, HeteroExplanation) for one in found):
             model, data, found = flatten_for_metrics(explainer, data, found)
         if not all(isinstance(one, Explanation) for one in found):
@@ -133,9 +136,7 @@ class WorldEvaluator:
         if any(one.get(ATTRIBUTE_MASK) is not None for one in found):
             raise UnsupportedError("Metrics are of edges and features (got masks of edge attributes). See pns and words().")
         self.explainer, self.data, self.explanations = explainer, data, [with_ids(one) for one in found]
-        settings = found[0].get("settings") or {}
-        self._baseline = FeatureBaseline.of(settings.get("baseline"), data, settings.get("seed", 0))
-        self.deletes_nodes = self._baseline.asked == ABSENT
+        self._missing = missing_features(model, given if isinstance(model, HeteroModel) else data, settings)
         self._whole = data if isinstance(data, Data) else None
         self.model, self.outcome = model, self._asked()
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
@@ -253,7 +254,7 @@ class WorldEvaluator:
     def _source_on_graph(self, data: Data, names: Sequence[str]) -> ModelSource:
         kwargs = {name: self._argument(name, data) for name in names}
         inputs = check_inputs(self.model, data.x, edges_of(self.model, data), kwargs, self.outcome.level)
-        inputs = replace(inputs, baseline=self._baseline.rows(inputs.x))
+        inputs = replace(inputs, baseline=self._missing(inputs.x, inputs.kwargs))
         graph = TracedGraph(self.model, self.outcome, inputs, self.edges, self.nodes)
         row = graph.check_rows([int(one.output_id) for one in self.explanations])
         return OneGraphSource(graph, graph.cuts(row, torch.arange(len(row), device=row.device), self._classes()))
@@ -289,7 +290,7 @@ class WorldEvaluator:
         """The model's arguments for an explanation's own graph."""
         kwargs = {name: one[name] for name in one._model_args}
         inputs = check_inputs(self.model, one.x, given_edges(one), kwargs, self.outcome.level)
-        rows = self._baseline.rows(one.x if self._whole is None else self._whole.x)
+        rows = self._missing(*((one.x, kwargs) if self._whole is None else (self._whole.x, self._whole)))
         return replace(inputs, baseline=rows if rows is None or self._whole is None else rows[one.node_id])
 
     def in_order(self, values: list[Tensor], dim: int = 0, groups: Sequence[EvaluatedGroup] | None = None) -> Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer
 from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
@@ -16,8 +16,10 @@ from nseg.errors import InputError
 from nseg.explain.jobs.hetero import adapt_data
 from nseg.explain.typed import masks_to_flat
 from nseg.explanation import Explanation
+from nseg.graphs.baseline import FeatureBaseline
 from nseg.graphs.hetero import HeteroGraph
 from nseg.graphs.inputs import EDGE_TYPE, NODE_TYPE, Role
+from nseg.graphs.typed_baseline import TypedBaseline, features_by_type
 from nseg.model.borrow import unwrap_compiled
 from nseg.model.hetero import HeteroModel, TypedEdges
 
@@ -50,6 +52,25 @@ def flatten_for_metrics(
         flat.append(_flatten(one, graphs[0 if one_graph else number], number, common, explainer))
     whole = [Data(x=g.inputs.x, edge_index=g.inputs.edge_index, **g.inputs.kwargs) for g in graphs]
     return adapted[0][0], whole[0] if one_graph else whole, flat
+
+
+def missing_features(
+    model: nn.Module, data: Any, settings: Mapping[str, Any]
+) -> Callable[[Tensor, Mapping[str, Any]], Tensor | None]:
+    """What masked features become, as a function of the features and the further arguments of a (flat) graph.
+
+    Args:
+        model: the model, which is a :class:`HeteroModel` if the graph was heterogeneous.
+        data: what was explained, as the caller gave it.
+        settings: those of the explanations.
+    """
+    asked, seed = settings.get("baseline"), settings.get("seed", 0)
+    if not isinstance(model, HeteroModel):
+        plain = FeatureBaseline.of(asked, data, seed)
+        return lambda x, _: plain.rows(x)
+    graphs, schema = [data] if isinstance(data, HeteroData) else data, model.schema
+    typed = TypedBaseline.of(asked, map(features_by_type, graphs), seed)
+    return lambda x, given: typed.rows(x, given[NODE_TYPE], schema.maskable, schema.node_types)
 
 
 def _output_id(one: Any) -> int:

@@ -15,7 +15,7 @@ from nseg.errors import InputError, ModelError
 from nseg.graph_types import TypeKey
 from nseg.graphs.checks import check_node_numbers
 from nseg.graphs.hetero import HeteroGraph, HeteroSchema, flatten_graph
-from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, NODE_GRAPH, NODE_TYPE, NODE_TYPES, ModelInputs, Role
+from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, EDGE_TYPES, NODE_GRAPH, NODE_TYPE, NODE_TYPES, ModelInputs, Role
 from nseg.model.borrow import wrap_model_errors
 from nseg.model.semantic_attention import separate_graphs_in_attention
 
@@ -103,7 +103,8 @@ class HeteroModel(nn.Module):
         """What the model itself is called with: features and edges by type, and further arguments."""
         schema, typed = self.schema, self._sort(edge_index, flat[NODE_TYPE], flat[EDGE_TYPE])
         given = self._dictionaries(typed, {"x": x, **flat})
-        columns = {NODE_TYPE, NODE_GRAPH, EDGE_TYPE, EDGE_KIND, NODE_TYPES, *(field.column for field in schema.fields)}
+        types = {NODE_TYPE, NODE_GRAPH, EDGE_TYPE, EDGE_KIND, NODE_TYPES, EDGE_TYPES}
+        columns = {*types, *(field.column for field in schema.fields)}
         rest = {name: value for name, value in flat.items() if name not in columns}
         if "batch" in rest:
             batch = rest.pop("batch")

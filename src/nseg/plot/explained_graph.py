@@ -18,7 +18,7 @@ from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.explanation import explained_targets, row_numbers, task_level
 from nseg.explanation import target_nodes as explained_nodes
-from nseg.graphs.hetero import flat_data
+from nseg.graphs.flat_data import flat_data
 from nseg.hetero_explanation import flat_view
 from nseg.names import Names
 from nseg.wording import hard_mask

@@ -16,7 +16,7 @@ from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 from nseg.datasets import Benchmark
 from nseg.errors import InputError
 from nseg.explanation import with_ids
-from nseg.graphs.hetero import flat_data
+from nseg.graphs.flat_data import flat_data
 from nseg.hetero_explanation import flat_view
 from nseg.names import NamedData, Names, resolve_names
 from nseg.plot.explained_graph import explained_graph

@@ -12,7 +12,7 @@ from torch_geometric.explain.config import MaskType
 
 from nseg.graphs.baseline import attribute_columns
 from nseg.graphs.batch import InstanceBatch
-from nseg.graphs.inputs import MASKED_ATTRIBUTES, Role
+from nseg.graphs.inputs import EDGE_TYPE, EDGE_TYPES, MASKED_ATTRIBUTES, Role
 from nseg.search.formulas import size
 from nseg.search.part import ATTRIBUTES, NODES, Part
 
@@ -124,6 +124,11 @@ class NodePart(FeaturePart):
         return NodePart(instances, self.kind)
 
 
+def edge_types(instances: InstanceBatch) -> int:
+    """Number of edge types; 1 for a homogeneous graph."""
+    return int(instances.args.get(EDGE_TYPES, 1))
+
+
 @dataclass(frozen=True)
 class AttributePart(FeaturePart):
     """Factors of the attributes of edges; takes the place of the edge part, so it counts as structure."""
@@ -138,7 +143,13 @@ class AttributePart(FeaturePart):
 
     @property
     def row_group(self) -> Tensor:
-        return self.instances.edge_owner
+        kind = self.instances.args.get(EDGE_TYPE)
+        owner = self.instances.edge_owner
+        return owner if kind is None else torch.add(kind, owner, alpha=self.types)
+
+    @property
+    def types(self) -> int:
+        return edge_types(self.instances)
 
     @property
     def columns(self) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from nseg.errors import SettingsError, UnknownNameError
 from nseg.events import Event, parse_event
+from nseg.graph_types import type_text
 from nseg.search.catalogue import SURROGATES
 
 if TYPE_CHECKING:
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 Check = Callable[[Any], str | None]
 """Returns what must hold, or None if it does."""
+
+Baseline = str | tuple[float, ...] | Mapping[str, Any]
+"""What masked features become: a name, a row of numbers, or one of them for each type."""
 
 BASELINES = ("zero", "mean", "others", "absent")
 """What masked features become, by name."""
@@ -105,11 +109,30 @@ def check_event(value: Any) -> str | None:
 
 
 def check_baseline(value: Any) -> str | None:
-    """A setting must be the name of a baseline of features, or a row of numbers."""
+    """A setting must be the name of a baseline of features, a row of numbers, or one of them for each type."""
+    if isinstance(value, Mapping):
+        named = all(isinstance(key, str) or _is_edge_type(key) for key in value)
+        if named and value and not any(isinstance(v, Mapping) or check_baseline(v) for v in value.values()):
+            return None
     numbers = isinstance(value, tuple | list) and len(value) > 0
     numbers = numbers and all(isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v) for v in value)
-    good = numbers or value in BASELINES
-    return None if good else "'zero', 'mean', 'others', 'absent' or a row of numbers, one per feature"
+    good = numbers or (isinstance(value, str) and value in BASELINES)
+    return (
+        None
+        if good
+        else ("'zero', 'mean', 'others', 'absent' or a row of numbers, one per feature, or a dictionary of these by type")
+    )
+
+
+def _is_edge_type(key: Any) -> bool:
+    return isinstance(key, tuple) and len(key) == 3 and all(isinstance(name, str) for name in key)
+
+
+def _plain_baseline(value: Any) -> Any:
+    """A baseline whose rows are tuples and whose types are words."""
+    if isinstance(value, Mapping):
+        return {type_text(key): _plain_baseline(one) for key, one in value.items()}
+    return tuple(value) if isinstance(value, list) else value
 
 
 def check_attributes(value: Any) -> str | None:
@@ -157,7 +180,8 @@ class BaseSettings:
             one: the predicted class, or for a regression that the prediction stays near what it is.
         baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
             that of another node of its graph, drawn by ``seed``; or a given row, one number per feature. ``"absent"``:
-            whole nodes are deleted with their edges where edges would be.
+            whole nodes are deleted with their edges where edges would be. Of a heterogeneous graph means and others are
+            those of the type, and ``{type: row or name}`` gives each type its own.
     """
 
     split: tuple[float, float, float] = (1 / 3, 1 / 3, 1 / 3)
@@ -173,7 +197,7 @@ class BaseSettings:
     connected: bool = flag_field(False)
     seed: int = integer_field(0, None)
     outcome: Event | None = field(default=None, metadata={"check": check_event, "try": "nseg.Within(0.5)"})
-    baseline: str | tuple[float, ...] = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
+    baseline: Baseline = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
 
     def __post_init__(self) -> None:
         for one in fields(self):
@@ -193,8 +217,7 @@ class BaseSettings:
                 f"split must be three non-negative numbers that sum to 1 (got {self.split}). Try (1/3, 1/3, 1/3)."
             )
         object.__setattr__(self, "split", split)
-        if isinstance(self.baseline, list):
-            object.__setattr__(self, "baseline", tuple(self.baseline))
+        object.__setattr__(self, "baseline", _plain_baseline(self.baseline))
         if self.extract == "topk" and self.k is None:
             raise SettingsError("k must be a whole number of at least 0 if extract='topk' (got None). Try 10.")
 
@@ -238,6 +261,8 @@ def _plain(value: Any) -> Any:
         return int(value) if isinstance(value, Integral) else float(value)
     if isinstance(value, tuple | list):
         return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     if hasattr(value, "__qualname__"):
         return f"{value.__module__}.{value.__qualname__}"
     text = repr(value)  # of an object with an address, the class is all that is known
@@ -304,13 +329,12 @@ class Settings(BaseSettings):
     kicks: int = integer_field(4)
     exact: int = integer_field(10, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     edge_attributes: str | None = field(default=None, metadata={"check": check_attributes, "try": "'attributes'"})
-    edge_baseline: str | tuple[float, ...] = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
+    edge_baseline: Baseline = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
     whole_graph: bool = flag_field(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if isinstance(self.edge_baseline, list):
-            object.__setattr__(self, "edge_baseline", tuple(self.edge_baseline))
+        object.__setattr__(self, "edge_baseline", _plain_baseline(self.edge_baseline))
         if self.edge_attributes is not None and (self.undirected or self.connected):
             raise SettingsError(
                 "undirected and connected are of edges, and edge_attributes masks attributes instead (got both). Leave one "

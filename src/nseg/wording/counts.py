@@ -115,10 +115,11 @@ def kept_parts(explanation: Explanation, reached: Tensor | None = None, level: s
         found.append(PartSize(int((values > 0).sum()), values.numel(), edge_unit(explanation, reached)))
     attributes = hard_mask(explanation, ATTRIBUTE_MASK)
     if attributes is not None and is_common(explanation):
-        found.append(PartSize(int(attributes.sum()), attributes.numel(), "attributes"))
+        found.append(PartSize(int(attributes.sum()), int(attribute_cells(explanation).sum()), "attributes"))
     elif attributes is not None:
-        some = attributes[reached_edges(explanation, reached)]
-        found.append(PartSize(int(some.sum()), some.numel(), "edge attributes", int(some.any(1).sum())))
+        near = reached_edges(explanation, reached)
+        some, cells = attributes[near], attribute_cells(explanation)[near]
+        found.append(PartSize(int(some.sum()), int(cells.sum()), "edge attributes", int(some.any(1).sum())))
     node_mask, kind = hard_mask(explanation, "node_mask"), node_mask_type(explanation)
     if node_mask is not None and kind is MaskType.common_attributes:
         found.append(PartSize(int(node_mask.sum()), int(mask_cells(explanation).sum()), "features"))
@@ -149,6 +150,12 @@ def node_mask_type(explanation: Explanation) -> MaskType | None:
 def is_common(explanation: Explanation) -> bool:
     """Whether the mask of edge attributes is one of columns of all edges."""
     return bool((explanation.get("settings") or {}).get("edge_attributes") == MaskType.common_attributes.value)
+
+
+def attribute_cells(explanation: Explanation) -> Tensor:
+    """Which entries of the mask of edge attributes stand for something: types of edges may have fewer than others."""
+    known: Tensor | None = explanation.__dict__.get("_attribute_cells")
+    return torch.ones(explanation[ATTRIBUTE_MASK].shape, dtype=torch.bool, device="cpu") if known is None else known
 
 
 def mask_cells(explanation: Explanation) -> Tensor:

@@ -17,6 +17,7 @@ from nseg.hetero_explanation import flat_view
 from nseg.names import Names
 from nseg.wording.counts import (
     Unit,
+    attribute_cells,
     hard_mask,
     is_common,
     is_undirected,
@@ -134,24 +135,34 @@ def _attributes(one: Explanation, left_out: bool, names: Names, reached: Tensor 
     hard, soft = hard_mask(one, ATTRIBUTE_MASK), one.get(ATTRIBUTE_MASK)
     if hard is None:
         return
-    weight = soft.detach().cpu().float()
+    weight, cells = soft.detach().cpu().float(), attribute_cells(one)
+    hard = hard & cells
     if is_common(one):
-        for _, column in (torch.ones_like(hard) if left_out else hard).nonzero().tolist():
-            yield Element(
-                "attribute", f"attribute {column}", float(weight[0, column]), bool(hard[0, column]), feature=column
-            )
+        for row, column in (cells if left_out else hard).nonzero().tolist():
+            label = f"attribute {column}" + ("" if names.types is None else f" of {' '.join(names.types.edge_types[row])}")
+            yield Element("attribute", label, float(weight[row, column]), bool(hard[row, column]), feature=column)
         return
     ids, values = caller_ids(one, "edge_id", hard.size(0)).tolist(), attribute_values(one)
-    listed = (reached_edges(one, reached).unsqueeze(1) & (hard | left_out)).nonzero()
+    listed = (reached_edges(one, reached).unsqueeze(1) & cells & (hard | left_out)).nonzero()
     ends = _listed_ends(one, listed[:, 0]) if one.get("edge_index") is not None else None
     for number, (position, column) in enumerate(listed.tolist()):
         source, target = (None, None) if ends is None else ends[number]
         edge = ids[position]
-        owner = f"edge {edge}" if source is None or target is None else names.edge(edge, source, target, False)
+        owner = _numbered_edge(edge, names)
+        if source is not None and target is not None:
+            owner = names.edge(edge, source, target, False)
         value = None if values is None else float(values[position, column])
         label = f"attribute {column}" + ("" if value is None else f" = {value:.4g}")
         found = Element("edge attribute", label, float(weight[position, column]), bool(hard[position, column]), owner, edge)
         yield replace(found, source=source, target=target, feature=column, value=value)
+
+
+def _numbered_edge(edge: int, names: Names) -> str:
+    """An edge whose ends are not known, by its number; of a heterogeneous graph by its type and its number there."""
+    if names.types is None:
+        return f"edge {edge}"
+    kind, number = names.types.edge(edge)
+    return f"edge {number} of {' '.join(kind)}"
 
 
 def attribute_values(one: Explanation) -> Tensor | None:
@@ -160,7 +171,7 @@ def attribute_values(one: Explanation) -> Tensor | None:
     for name in ("edge_attr", "edge_weight"):
         value: Tensor | None = one.get(name)
         if mask is not None and value is not None and value.numel() == len(value) * mask.size(1):
-            return value.detach().cpu().view(len(value), -1)
+            return value.detach().cpu().view(len(value), mask.size(1))
     return None
 
 

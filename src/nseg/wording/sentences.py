@@ -6,6 +6,7 @@ Terminal, exports, pictures and the report's page all take their sentences from 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from torch import Tensor
 from torch_geometric.explain import Explanation
@@ -45,10 +46,21 @@ def baseline_texts(one: Explanation) -> list[str]:
     ):
         asked = settings.get(name)
         if one.get(mask) is not None and asked not in (None, "zero"):
-            known = {"mean": "their means over the data", "others": f"those of other {others}"}
-            given = "(" + ", ".join(f"{value:g}" for value in asked) + ")" if isinstance(asked, list) else ""
-            found.append(f"Masked {what} become {given or known[asked]}.")
+            if asked == "absent":
+                found.append("Nodes that are taken away are deleted with their edges.")
+            elif isinstance(asked, dict):
+                each = [f"{_baseline_words(one, others)} ({kind.replace('__', ' ')})" for kind, one in asked.items()]
+                found.append(f"Masked {what} become {', '.join(each)}.")
+            else:
+                found.append(f"Masked {what} become {_baseline_words(asked, others)}.")
     return found
+
+
+def _baseline_words(asked: Any, others: str) -> str:
+    """What masked features become."""
+    if isinstance(asked, list | tuple):
+        return "(" + ", ".join(f"{value:g}" for value in asked) + ")"
+    return {"mean": "their means over the data", "others": f"those of other {others}", "zero": "0"}[asked]
 
 
 def explanation_sentences(

@@ -96,8 +96,7 @@ class ExplainJob(ABC):
         self.plain = False
         settings = self.algorithm.settings if isinstance(self.algorithm, BatchedAlgorithm) else BaseSettings()
         self.outcome: Outcome = outcome_of(explainer.model_config, settings.outcome)
-        self.feature_baseline = FeatureBaseline.of(settings.baseline, data, settings.seed)
-        self.edge_baseline = self.algorithm.edge_baseline(data) if isinstance(self.algorithm, BatchedAlgorithm) else None
+        self.feature_baseline, self.edge_baseline = self._baselines(settings)
         self.time: TimeBudget | None = None
         self._reset()
         if isinstance(budget, bool) or not isinstance(budget, Real) or not 0 < budget < math.inf:
@@ -107,6 +106,11 @@ class ExplainJob(ABC):
                 "target must be None for explanation_type='model', which explains the model's prediction (got a target). "
                 "Use explanation_type='phenomenon' to explain given classes."
             )
+
+    def _baselines(self, settings: BaseSettings) -> tuple[Any, Any]:
+        """What masked features and edge attributes become; None for the latter if they are not masked."""
+        edges = self.algorithm.edge_baseline(self.data) if isinstance(self.algorithm, BatchedAlgorithm) else None
+        return FeatureBaseline.of(settings.baseline, self.data, settings.seed), edges
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: vars(self)[name] for name in self.SENT}
@@ -255,11 +259,8 @@ class ExplainJob(ABC):
             if self.strict:
                 raise
             if len(rows) == 1:
-                return [
-                    OwnExplanation(
-                        output_id=self.output_id(int(rows)), reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON]
-                    )
-                ]
+                reason = f"{type(error).__name__}: {error}"[:LONGEST_REASON]
+                return [OwnExplanation(output_id=self.output_id(int(rows)), reason=reason)]
         half = len(rows) // 2  # one of them fails: find it by halving
         return self._explain_or_say_why(rows[:half]) + self._explain_or_say_why(rows[half:])
 

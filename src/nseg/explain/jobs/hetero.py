@@ -11,29 +11,30 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
-from torch_geometric.explain import Explainer
 from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain.config import MaskType, ModelTaskLevel
 
 from nseg.errors import InputError
+from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.jobs.base import Answer, ExplainJob
 from nseg.explain.jobs.known_data import known_values
 from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.typed import fill_graph, masks_to_flat, to_types
-from nseg.graph_types import GraphTypes
-from nseg.graphs.baseline import require_no_attribute_mask, require_zero_baseline
+from nseg.graph_types import GraphTypes, TypeKey
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_index
 from nseg.graphs.hetero import HeteroGraph, HeteroSchema
 from nseg.graphs.inputs import EDGE_TYPE, NODE_TYPE, ModelInputs
 from nseg.graphs.model_checks import forward_parameters
+from nseg.graphs.typed_baseline import attributes_by_type, features_by_type, fill_in, given_attributes
 from nseg.hetero_explanation import HeteroExplanation
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import HeteroModel, TypedEdges, adapt, sort_by_type
 from nseg.model.hooks import predict
+from nseg.search.settings import BaseSettings
 
 
 def adapt_data(
@@ -64,10 +65,16 @@ def adapt_data(
 class HeteroJob(ExplainJob):
     """What jobs of heterogeneous graphs share."""
 
-    def __init__(self, explainer: Explainer, *args: Any, **kwargs: Any) -> None:
-        require_no_attribute_mask(getattr(explainer.algorithm, "settings", None))
-        require_zero_baseline(getattr(getattr(explainer.algorithm, "settings", None), "baseline", None))
-        super().__init__(explainer, *args, **kwargs)
+    def _baselines(self, settings: BaseSettings) -> tuple[Any, Any]:
+        if not isinstance(self.algorithm, BatchedAlgorithm):
+            return None, None
+        graphs = [self.data] if isinstance(self.data, HeteroData) else [self.data[n] for n in range(len(self.data))]
+        typed = [one for one in graphs if isinstance(one, HeteroData)]
+        return self.algorithm.typed_baselines(map(features_by_type, typed), map(self._attributes, typed))
+
+    def _attributes(self, data: HeteroData) -> dict[TypeKey, Tensor]:
+        """Attributes of the edges of a graph by type, from the data or the arguments."""
+        return given_attributes(self.kwargs) or attributes_by_type(data)
 
     @abstractmethod
     def adapted_model(self) -> HeteroModel:
@@ -87,7 +94,8 @@ class HeteroJob(ExplainJob):
 
     def adapt(self, data: HeteroData, kwargs: Mapping[str, Any]) -> tuple[HeteroModel, HeteroGraph]:
         """The model as one of flat graphs, and one graph flattened."""
-        return adapt_data(self.model, data, kwargs, self.outcome.level, self.masks[1])
+        model, graph = adapt_data(self.model, data, kwargs, self.outcome.level, self.masks[1])
+        return model, fill_in(graph, self.feature_baseline, self.edge_baseline)
 
     @property
     def _common(self) -> bool:
