@@ -12,6 +12,7 @@ from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
 
 from nseg import NSEG, Explainer, ModelError, NsegError, explain_many, metrics
+from nseg.runs import attach
 
 BUILD = {"coo": to_torch_coo_tensor, "csr": to_torch_csr_tensor, "csc": to_torch_csc_tensor}
 LAYERS = {
@@ -35,7 +36,7 @@ class Net(torch.nn.Module):
         self.__dict__["seen"] = set()
 
     def forward(self, x: Tensor, adj_t: Tensor, batch: Tensor | None = None, time: Tensor | None = None) -> Tensor:
-        self.__dict__["seen"].add((adj_t.layout, None if time is None else tuple(time.tolist())))
+        self.__dict__["seen"].add((getattr(adj_t, "layout", None), None if time is None else tuple(time.tolist())))
         x = self.two(self.one(x, adj_t).tanh(), adj_t)
         return global_add_pool(x, batch) if self.pool else x
 
@@ -131,6 +132,34 @@ def test_matrices_are_stored_and_resumed(tmp_path: object) -> None:
     torch.manual_seed(0)
     again = explain_many(explainer(Net("sage").eval()), sparse, range(2), out=tmp_path)
     assert [one.pns for one in first] == [one.pns for one in again]
+    whole = attach(first[1], sparse)
+    (alone,) = explain_many(explainer(Net("sage").eval()), sparse, [1])
+    assert torch.equal(whole.edge_index, alone.edge_index)
+    torch.testing.assert_close(whole.adj_t.to_dense(), alone.adj_t.to_dense())
+
+
+@pytest.mark.parametrize("layer", ["gcn", "gat"])
+def test_a_sparse_tensor_of_torch_sparse_gives_the_answers_of_its_edges(layer: str) -> None:
+    """Runs where torch_sparse is installed, which has no wheels for every torch."""
+    torch_sparse = pytest.importorskip("torch_sparse")
+    torch.manual_seed(0)
+    data = graph()
+
+    class Takes(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.one, self.two, self.kinds = LAYERS[layer](4, 8), LAYERS[layer](8, 3), []
+
+        def forward(self, x: Tensor, adj_t: Tensor) -> Tensor:
+            self.kinds.append(type(adj_t))
+            return self.two(self.one(x, adj_t).tanh(), adj_t)
+
+    model, (sender, receiver) = Takes().eval(), data.edge_index
+    sparse = Data(x=data.x, adj_t=torch_sparse.SparseTensor(row=receiver, col=sender, sparse_sizes=(12, 12)))
+    (found,) = explain_many(explainer(model), sparse, [3])
+    assert set(model.kinds) == {torch_sparse.SparseTensor} == {type(found.adj_t)}
+    (plain,) = explain_many(explainer(model), data, [3])
+    same_answer(found, plain)
 
 
 def test_a_matrix_made_inside_the_model_is_traced() -> None:

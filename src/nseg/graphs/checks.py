@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from itertools import chain
 from numbers import Integral
 from typing import Any
@@ -39,6 +40,17 @@ def edges_of(model: nn.Module, data: Data) -> Any:
     matrix = data.get("adj_t")
     named = list(forward_parameters(model))[1:2] == ["adj_t"]
     return matrix if is_matrix(matrix) and (named or data.get("edge_index") is None) else data.edge_index
+
+
+def matrix_as_edges(data: Any) -> tuple[Any, MatrixForm | None]:
+    """A graph that is given as ``adj_t`` only, with its edges, and the form of the matrix; any other graph as it is."""
+    matrix = data.get("adj_t") if isinstance(data, Data) else None
+    if not is_matrix(matrix) or data.get("edge_index") is not None:
+        return data, None
+    edge_index, value = matrix_edges(without_duplicates(matrix))
+    found = copy(data)
+    found.edge_index, found[EDGE_VALUE] = edge_index, value
+    return found, MatrixForm.of(matrix)
 
 
 def check_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str, Any], level: ModelTaskLevel) -> ModelInputs:

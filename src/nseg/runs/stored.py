@@ -14,7 +14,8 @@ from torch_geometric.explain.config import ModelTaskLevel
 
 from nseg.errors import InputError, StoreError
 from nseg.explanation import Explanation, copy_explanation
-from nseg.graphs.checks import argument_names
+from nseg.graphs.checks import argument_names, matrix_as_edges
+from nseg.graphs.inputs import EDGE_VALUE
 from nseg.hetero_explanation import HeteroExplanation
 from nseg.names import Names, from_run, resolve_names, to_run
 from nseg.runs.arguments import GraphArguments
@@ -200,6 +201,7 @@ def attach(
     if one.node_id.numel() and int(one.node_id.max()) >= graph.num_nodes:
         raise InputError(f"data must be what was explained (got {graph.num_nodes} nodes, too few for output {number}).")
     found: Explanation = copy_explanation(one)
+    graph, form = matrix_as_edges(graph)
     if not hasattr(graph, "induced"):  # a large graph is on the CPU, like what is stored
         found = found.to(graph.edge_index.device)
     if explainer is not None:
@@ -207,6 +209,10 @@ def attach(
     chosen = _argument_names(found, graph, names, explainer, kwargs)
     arguments = GraphArguments(found, graph, kwargs)
     found.x, found.edge_index = arguments.small.x, arguments.small.edge_index
+    if form is not None:  # the explanation keeps the matrix as adj_t, and its edges
+        values = graph.get(EDGE_VALUE)
+        given = None if values is None else values[found.edge_id]
+        found.edge_index = form.matrix(found.edge_index, given, found.node_id.numel())
     for name, value in arguments.cut(chosen).items():
         found[name] = value
     found._model_args = chosen
