@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,9 @@ from nseg.graphs.inputs import Role
 from nseg.model.products import LinearMessages, SparsePattern
 from nseg.model.strategy import RunStrategy
 from nseg.model.tracing import PropagateCall
+
+SHARED = -1
+"""In place of hops: senders are the nodes of one world."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ class Plan:
     calls: list[PlannedCall | None]
     bound: dict[Any, tuple[list[Any], Tensor]] = field(default_factory=dict)
     _rows: dict[int, Tensor] = field(default_factory=dict)
+    _patterns: dict[Any, SparsePattern] = field(default_factory=dict)
 
     @property
     def worlds(self) -> int:
@@ -98,7 +102,8 @@ class Plan:
 
     def message_weights(self, edge: Tensor) -> list[Tensor]:
         """Weight of every message of each step, from those of the edges of all worlds and a last 1, [K * E + 1]."""
-        return [edge[:0] if call is None else edge.index_select(0, call.weight) for call in self.calls]
+        select = Once(lambda position: edge.index_select(0, position))
+        return [edge[:0] if call is None else select(call.weight) for call in self.calls]
 
     def rows_within(self, hops: int) -> Tensor:
         """Nodes within some hops of an explained output."""
@@ -118,17 +123,21 @@ class Plan:
     def pattern(self, step: int, sent: int | None, received: int | None) -> SparsePattern:
         """Messages of a step between nodes within ``sent`` and within ``received`` hops; all nodes if None."""
         sender = self._call(step).senders
-        return self._pattern(step, sender if sent is None else self._new_position(sent)[sender], received)
+        return self._pattern(step, sender if sent is None else self._new_position(sent)[sender], (sent, received))
 
     def shared_pattern(self, step: int, received: int | None) -> SparsePattern:
         """Messages of a step from the nodes of one world, which all worlds share."""
-        return self._pattern(step, self.batch.node[self._call(step).senders], received)
+        return self._pattern(step, self.batch.node[self._call(step).senders], (SHARED, received))
 
-    def _pattern(self, step: int, sender: Tensor, received: int | None) -> SparsePattern:
-        call = self._call(step)
-        if received is None:
-            return SparsePattern(sender, call.receivers, call.nodes)
-        return SparsePattern(sender, self._new_position(received)[call.receivers], len(self.rows_within(received)))
+    def _pattern(self, step: int, sender: Tensor, between: tuple[int | None, int | None]) -> SparsePattern:
+        call, received = self._call(step), between[1]
+        key = id(call.edge_index), call.receiver, between  # steps over the same edges have one pattern
+        if key not in self._patterns:
+            to, nodes = call.receivers, call.nodes
+            if received is not None:
+                to, nodes = self._new_position(received)[to], len(self.rows_within(received))
+            self._patterns[key] = SparsePattern(sender, to, nodes)
+        return self._patterns[key]
 
     def _call(self, step: int) -> PlannedCall:
         call = self.calls[step]
@@ -142,62 +151,145 @@ class Plan:
         return position.index_copy(0, rows, torch.arange(len(rows), device=rows.device))
 
 
-@dataclass(frozen=True)
-class Messages:
-    """The messages of one ``propagate`` call in one world of B instances, of which the model need not see the edges.
+@dataclass(frozen=True, eq=False)
+class MessageLayout:
+    """Between which nodes messages go in one world of B instances. Steps whose messages go over the same edges share one.
 
     Args:
-        edge_index: sender and receiver of each in the numbering of the instances, ordered by receiver, [2, M].
+        edge_index: sender and receiver of each message in the numbering of the instances, ordered by receiver, [2, M].
         edge: edge of each, -1 for self-loops that the layer added, [M].
         ptr: offset of each instance among the messages, [B + 1].
-        call: the planned call of this world, for everything else.
     """
 
     edge_index: Tensor
     edge: Tensor
     ptr: Tensor
+
+    def equals(self, other: MessageLayout) -> bool:
+        """Whether messages go over the same edges in the same order."""
+        return torch.equal(self.edge, other.edge) and torch.equal(self.edge_index, other.edge_index)
+
+    def select(self, kept: Tensor, which: Tensor, instances: InstanceBatch) -> MessageLayout:
+        """The messages ``kept``, which are those of the instances ``which`` of a batch."""
+        node, edge = (_new_numbers(instances.ptr[role], which) for role in (Role.NODE, Role.EDGE))
+        new_edge = self.edge[kept]
+        if edge.numel():
+            new_edge = torch.where(new_edge < 0, -1, edge[new_edge])
+        return MessageLayout(node[self.edge_index[:, kept]], new_edge, offsets(self.ptr.diff()[which]))
+
+    def repeat(self, times: int, instances: InstanceBatch) -> MessageLayout:
+        """The messages of all instances of a batch, ``times`` times."""
+        copy = torch.arange(times, device=self.edge.device).unsqueeze(1)
+        edge_index = (self.edge_index.unsqueeze(1) + copy * instances.num_nodes).flatten(1)
+        edge = torch.where(self.edge < 0, -1, self.edge + copy * instances.num_edges).flatten()
+        return MessageLayout(edge_index, edge, offsets(self.ptr.diff().repeat(times)))
+
+    def in_worlds(self, batch: WorldBatch, instances: InstanceBatch) -> tuple[Tensor, Tensor]:
+        """Edges of the messages in K worlds, and positions of their weights."""
+        worlds, edges = len(batch.position), instances.num_edges
+        world = torch.arange(worlds, device=self.edge.device).unsqueeze(1)
+        ends = torch.stack([batch.position.index_select(1, end).flatten() for end in self.edge_index])
+        return ends, torch.where(self.edge < 0, worlds * edges, self.edge + world * edges).flatten()
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of one ``propagate`` call in one world of B instances, of which the model need not see the edges.
+
+    Args:
+        layout: where they go.
+        call: the planned call of this world, for everything else.
+    """
+
+    layout: MessageLayout
     call: PlannedCall
 
+    @property
+    def edge_index(self) -> Tensor:
+        """Sender and receiver of each message, [2, M]."""
+        return self.layout.edge_index
+
+    @property
+    def edge(self) -> Tensor:
+        """Edge of each message, -1 for self-loops that the layer added, [M]."""
+        return self.layout.edge
+
     @classmethod
-    def of(cls, call: PlannedCall, instances: InstanceBatch) -> Messages:
-        """The messages of a call that was planned for one world."""
+    def of(cls, calls: Sequence[PlannedCall], instances: InstanceBatch) -> list[Messages]:
+        """The messages of the calls that were planned for one world."""
+        found: list[Messages] = []
+        for call in calls:
+            one = cls._of_call(call, instances)
+            twin = next((other for other in found if one.layout.equals(other.layout)), one)
+            same = {k: v for k, v in twin.call.constant.items() if _equal(v, one.call.constant.get(k))}
+            found.append(cls(twin.layout, replace(one.call, constant=one.call.constant | same)))
+        return found
+
+    @classmethod
+    def _of_call(cls, call: PlannedCall, instances: InstanceBatch) -> Messages:
         order = torch.argsort(call.edge_index[call.receiver], stable=True)
         edge_index, weight = call.edge_index[:, order], call.weight[order]
         owner = instances.node_owner[edge_index[call.receiver]]
         edge = torch.where(weight == instances.num_edges, -1, weight)
         call = replace(call, keep=None, constant={name: value[order] for name, value in call.constant.items()})
-        return cls(edge_index, edge, offsets(owner.bincount(minlength=len(instances))), call)
+        return cls(MessageLayout(edge_index, edge, offsets(owner.bincount(minlength=len(instances)))), call)
 
-    def select(self, which: Tensor, instances: InstanceBatch) -> Messages:
+
+class MessageSteps(list[Messages]):
+    """The messages of all steps; what steps have in common is selected, repeated and laid out once."""
+
+    def select(self, which: Tensor, instances: InstanceBatch) -> MessageSteps:
         """The messages of the instances ``which`` of a batch."""
-        kept, _ = group_members(self.ptr, which)
-        node, edge = (_new_numbers(instances.ptr[role], which) for role in (Role.NODE, Role.EDGE))
-        new_edge = self.edge[kept]
-        if edge.numel():
-            new_edge = torch.where(new_edge < 0, -1, edge[new_edge])
-        constant = {name: value[kept] for name, value in self.call.constant.items()}
-        count = self.ptr.diff()[which]
-        return Messages(node[self.edge_index[:, kept]], new_edge, offsets(count), replace(self.call, constant=constant))
+        kept = Once(lambda layout: group_members(layout.ptr, which)[0])
+        layout = Once(lambda layout: layout.select(kept(layout), which, instances))
+        value = Once(lambda layout, value: value[kept(layout)])
+        return self._changed(layout, value)
 
-    def repeat(self, times: int, instances: InstanceBatch) -> Messages:
+    def repeat(self, times: int, instances: InstanceBatch) -> MessageSteps:
         """The messages of all instances of a batch, ``times`` times."""
-        copy = torch.arange(times, device=self.edge.device).unsqueeze(1)
-        edge_index = (self.edge_index.unsqueeze(1) + copy * instances.num_nodes).flatten(1)
-        edge = torch.where(self.edge < 0, -1, self.edge + copy * instances.num_edges).flatten()
-        constant = {name: repeat_rows(value, times) for name, value in self.call.constant.items()}
-        return Messages(edge_index, edge, offsets(self.ptr.diff().repeat(times)), replace(self.call, constant=constant))
+        layout = Once(lambda layout: layout.repeat(times, instances))
+        return self._changed(layout, Once(lambda _, value: repeat_rows(value, times)))
 
-    def in_worlds(self, batch: WorldBatch, instances: InstanceBatch) -> PlannedCall:
-        """The call in K worlds."""
-        worlds, edges = len(batch.position), instances.num_edges
-        world = torch.arange(worlds, device=self.edge.device).unsqueeze(1)
-        return replace(
-            self.call,
-            edge_index=batch.position[:, self.edge_index].transpose(0, 1).flatten(1),
-            weight=torch.where(self.edge < 0, worlds * edges, self.edge + world * edges).flatten(),
-            nodes=batch.inputs.num_nodes,
-            constant={name: repeat_rows(value, worlds) for name, value in self.call.constant.items()},
+    def in_worlds(self, batch: WorldBatch, instances: InstanceBatch) -> list[PlannedCall]:
+        """The calls in K worlds."""
+        place = Once(lambda layout: layout.in_worlds(batch, instances))
+        value = Once(lambda value: repeat_rows(value, len(batch.position)))
+        return [
+            replace(
+                step.call,
+                edge_index=place(step.layout)[0],
+                weight=place(step.layout)[1],
+                nodes=batch.inputs.num_nodes,
+                constant={name: value(one) for name, one in step.call.constant.items()},
+            )
+            for step in self
+        ]
+
+    def _changed(self, layout: Once, value: Once) -> MessageSteps:
+        return MessageSteps(
+            Messages(
+                layout(step.layout),
+                replace(step.call, constant={k: value(step.layout, one) for k, one in step.call.constant.items()}),
+            )
+            for step in self
         )
+
+
+class Once:
+    """A function that is computed once for the same objects."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function, self._known = function, dict[tuple[int, ...], Any]()
+
+    def __call__(self, *args: Any) -> Any:
+        key = tuple(map(id, args))
+        if key not in self._known:
+            self._known[key] = self._function(*args), args  # kept, so that no other object gets the same id
+        return self._known[key][0]
+
+
+def _equal(one: Tensor, other: Tensor | None) -> bool:
+    return other is not None and one.dtype == other.dtype and torch.equal(one, other)
 
 
 def plan_call(

@@ -120,9 +120,10 @@ class _Sample:
         dtype = x.dtype if x.is_floating_point() else torch.get_default_dtype()
         sizes = (some.num_edges, some.num_nodes)
         edge, node = (torch.rand(worlds, n, generator=rng, dtype=dtype, device="cpu").to(device) for n in sizes)
-        self.plan, self.inputs = self.runner.planned_inputs(node.unsqueeze(2) if masked else None, worlds)
+        plan, self.inputs = self.runner.planned_inputs(node.unsqueeze(2) if masked else None, worlds)
+        self.plan = replace(plan, calls=[_with_own_tensors(call) for call in plan.calls])
         flat = torch.cat([edge.flatten(), edge.new_ones(1)])
-        self.weights = self.plan.message_weights(flat) if weighed else None
+        self.weights = [one.clone() for one in plan.message_weights(flat)] if weighed else None
         self.named = self.runner.pass_inputs(self.plan, self.inputs, self.weights)
         with recording(self.named) as self.recorder:
             self.output = self.runner.forward(self.inputs, self.plan.calls, self.weights, self.recorder)
@@ -147,6 +148,14 @@ class _Sample:
             free += [x] if self.masked else []
             slopes = torch.autograd.grad(output.sum(), free, allow_unused=True, materialize_grads=True)
         return [plain, output.detach(), *slopes]
+
+
+def _with_own_tensors(call: PlannedCall | None) -> PlannedCall | None:
+    """A call that shares no tensor with other calls, because a recording tells inputs apart by their tensors."""
+    if call is None:
+        return None
+    constant = {name: value.clone() for name, value in call.constant.items()}
+    return replace(call, edge_index=call.edge_index.clone(), weight=call.weight.clone(), constant=constant)
 
 
 def _close(one: Tensor, other: Tensor) -> bool:

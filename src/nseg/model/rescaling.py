@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from torch import Tensor
 from nseg.graphs.batch import InstanceBatch, group_members
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
-from nseg.model.plan import Messages
+from nseg.model.plan import MessageLayout, Messages, Once
 from nseg.model.removal import Remover, positions_of
 from nseg.model.runner import WorldRunner
 from nseg.model.tracing import PropagateCall
@@ -84,6 +86,11 @@ class OutsideDegrees:
     outside: Tensor
     loose: Tensor
 
+    @cached_property
+    def any_loose(self) -> bool:
+        """Whether any edge has such a reverse."""
+        return bool(self.loose.any())
+
     def select(self, which: Tensor, instances: InstanceBatch) -> OutsideDegrees:
         """Those of the instances ``which`` of a batch."""
         node, edge = (group_members(instances.ptr[role], which)[0] for role in (Role.NODE, Role.EDGE))
@@ -127,8 +134,8 @@ class RescaledMessages(Remover):
         edge = weights["edges"].clamp(0, 1)
         outside = weights["outside"].to(edge.dtype) if "outside" in weights else edge.new_ones(len(edge))
         degree = {rule: self._degree(rule, edge, outside.unsqueeze(1)) for rule in set(self.rules)}
-        steps = zip(self.rules, self.runner.messages(), strict=True)
-        scaled = [self._scaled(rule, step, edge, degree[rule]).flatten() for rule, step in steps]
+        weigh = Once(lambda scale: scale(edge, degree[scale.rule]).flatten())
+        scaled = [weigh(scale) for scale in self._scales]
         return self.runner.run(None, weights.get("nodes"), worlds, scaled)
 
     def _degree(self, rule: DegreeRule, edge: Tensor, outside: Tensor) -> Tensor:
@@ -137,35 +144,81 @@ class RescaledMessages(Remover):
         of_edge = edge if rule.weight is None else edge * instances.args[rule.weight].flatten().to(edge.dtype)
         ends = instances.edge_index
         degree = (rest.loops + rest.outside * outside).index_add(1, ends[rule.receiver], of_edge)
-        if bool(rest.loose.any()):
+        if rest.any_loose:
             degree = degree.index_add(1, ends[1 - rule.receiver], edge * rest.loose)
         return degree
 
-    def _scaled(self, rule: DegreeRule, step: Messages, edge: Tensor, degree: Tensor) -> Tensor:
-        """Weight of each message of a step in each world, [K, M]."""
-        weight = torch.cat([edge, edge.new_ones(len(edge), 1)], 1)[:, step.edge]  # the last one at position -1
-        to = step.edge_index[rule.receiver]
+    @cached_property
+    def _scales(self) -> list[_Scale]:
+        """What makes the weights of the messages of each step; one object for steps that have the same."""
+        args, edges = self.runner.instances.args, self.runner.instances.num_edges
+        known = Once(lambda rule, layout, coefficient: _Scale.of(rule, layout, coefficient, args, edges))
+        steps = zip(self.rules, self.runner.messages(), strict=True)
+        return [known(rule, step.layout, _coefficient(step)) for rule, step in steps]
+
+
+@dataclass(frozen=True, eq=False)
+class _Scale:
+    """Makes the weights of the messages of a step from the weights of edges and the degrees of nodes.
+
+    Args:
+        rule: how messages depend on degrees.
+        edge: edge of each message; for self-loops that the layer added the number of edges, [M].
+        ends: sender and receiver of each, [2, M].
+        factor: what each is multiplied by besides, [M]; None for 1.
+    """
+
+    rule: DegreeRule
+    edge: Tensor
+    ends: Tensor
+    factor: Tensor | None
+
+    @classmethod
+    def of(
+        cls, rule: DegreeRule, layout: MessageLayout, coefficient: Tensor | None, args: Mapping[str, Any], edges: int
+    ) -> _Scale:
+        """Weights of a step.
+
+        Args:
+            rule: how its messages depend on degrees.
+            layout: where they go.
+            coefficient: what the layer multiplies each with, [M]; None for 1.
+            args: arguments of the model, of which one may hold weights of edges.
+            edges: number of edges.
+        """
+        edge, factor = torch.where(layout.edge < 0, edges, layout.edge), None
+        if rule.symmetric and coefficient is not None:  # the layer multiplies by what the coefficient was
+            coefficient = coefficient.flatten()
+            factor = torch.where(coefficient == 0, 0, 1 / torch.where(coefficient == 0, 1, coefficient))
+        if rule.symmetric and rule.weight is not None:
+            own = args[rule.weight].flatten()
+            own = torch.cat([own, own.new_ones(1)])[edge]
+            factor = own if factor is None else factor * own
+        return cls(rule, edge, layout.edge_index, factor)
+
+    def __call__(self, edge: Tensor, degree: Tensor) -> Tensor:
+        """Weight of each message in each world, [K, M], from those of edges [K, E] and degrees [K, N]."""
+        rule, to = self.rule, self.ends[self.rule.receiver]
+        given = torch.cat([edge, edge.new_ones(len(edge), 1)], 1) if rule.loops else edge
+        weight = given.index_select(1, self.edge)
         if rule.symmetric:
-            known = _coefficients(step).to(edge.dtype)
             root = _inverse_root(degree)
-            if rule.weight is not None:
-                own = self.runner.instances.args[rule.weight].flatten().to(edge.dtype)
-                weight = weight * torch.cat([own, own.new_ones(1)])[step.edge]
-            now = weight * root[:, step.edge_index[0]] * root[:, step.edge_index[1]]
-            weight = torch.where(known == 0, 0, now / torch.where(known == 0, 1, known))
+            weight = weight * root.index_select(1, self.ends[0]) * root.index_select(1, self.ends[1])
+            if self.factor is not None:
+                weight = weight * self.factor.to(edge.dtype)
         if rule.mean:
             number = torch.zeros_like(degree[:1]).index_add(1, to, torch.ones_like(weight[:1]))
             now = torch.zeros_like(degree).index_add(1, to, weight)
-            weight = weight * (number / now.clamp_min(SMALL))[:, to]
+            weight = weight * (number / now.clamp_min(SMALL)).index_select(1, to)
         return weight
 
 
-def _coefficients(step: Messages) -> Tensor:
-    """The coefficient that the layer gives each message, [M]."""
+def _coefficient(step: Messages) -> Tensor | None:
+    """The coefficient that the layer gives each message, [M]; None if all of them are 1 here."""
     linear, constant = step.call.linear, step.call.constant
-    if linear is not None and linear.coefficient is None:  # all of them are 1 here
-        return torch.ones(step.edge.numel(), device=step.edge.device)
-    return constant[next(iter(constant)) if linear is None else str(linear.coefficient)].flatten()
+    if linear is not None and linear.coefficient is None:
+        return None
+    return constant[next(iter(constant)) if linear is None else str(linear.coefficient)]
 
 
 def rescaled_messages(runner: WorldRunner, edge_index: Tensor | None, tied: bool) -> RescaledMessages | None:

@@ -27,7 +27,7 @@ from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.matching import KnownMatches
 from nseg.model.outcomes import Outcome
-from nseg.model.plan import Messages, Plan, PlannedCall, plan_call
+from nseg.model.plan import Messages, MessageSteps, Plan, PlannedCall, plan_call
 from nseg.model.products import LinearMessages
 from nseg.model.programs import EDGES, GRAPHS, MessageWeights, Programs, weight_names
 from nseg.model.recording import Recorder
@@ -65,20 +65,19 @@ class WorldRunner:
         self._plans: dict[tuple[int, bool], Plan] = {}
         self._programs = Programs()
         self._prepared: dict[Program, tuple[Any, ...]] = {}
-        self._messages: list[Messages] | None = None  # those of one world, if the model need not see the edges
+        self._messages: MessageSteps | None = None  # those of one world, if the model need not see the edges
 
     def select(self, which: Tensor, instances: InstanceBatch) -> WorldRunner:
         """A runner of the instances ``which``, which are also given; what is known of messages is kept."""
-        return self._with([step.select(which, self.instances) for step in self._messages or ()], instances)
+        return self._with(None if self._messages is None else self._messages.select(which, self.instances), instances)
 
     def repeat(self, times: int, instances: InstanceBatch) -> WorldRunner:
         """A runner of all instances ``times`` times, which are also given; what is known of messages is kept."""
-        return self._with([step.repeat(times, self.instances) for step in self._messages or ()], instances)
+        return self._with(None if self._messages is None else self._messages.repeat(times, self.instances), instances)
 
-    def _with(self, messages: list[Messages], instances: InstanceBatch) -> WorldRunner:
+    def _with(self, messages: MessageSteps | None, instances: InstanceBatch) -> WorldRunner:
         other = WorldRunner(self.model, self.outcome, instances, self.strategy, self.whole_calls)
-        other._messages = messages if self._messages is not None else None
-        other._programs = self._programs
+        other._messages, other._programs = messages, self._programs
         return other
 
     def run(
@@ -265,13 +264,14 @@ class WorldRunner:
         calls = [call for call in plan.calls if call is not None]
         # an exempt layer may need the edges for something else
         if len(calls) == len(plan.calls) and all(set(call.per_edge) <= set(call.constant) for call in calls):
-            self._messages = [Messages.of(call, self.instances) for call in calls]
+            self._messages = MessageSteps(Messages.of(calls, self.instances))
             self._plans = {}
 
     def _lay_out(self, worlds: int, share: bool) -> Plan:
         """A plan from known messages; the model itself sees no edges."""
         batch = self._world_batch(worlds, share)
-        calls: list[PlannedCall | None] = [step.in_worlds(batch, self.instances) for step in self._messages or ()]
+        assert self._messages is not None
+        calls: list[PlannedCall | None] = [*self._messages.in_worlds(batch, self.instances)]
         return Plan(replace(batch, inputs=self.instances.without_edges(batch.inputs)), calls)
 
 

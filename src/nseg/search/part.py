@@ -132,7 +132,7 @@ class EdgePart(Part):
         return EdgePart(instances, self.undirected)
 
     def to_weights(self, values: Tensor) -> Tensor:
-        return values[..., self.element] if self._any_ties else values
+        return values.index_select(-1, self.element) if self._any_ties else values
 
     def from_weights(self, weights: Tensor) -> Tensor:
         values = weights.new_zeros(self.shape).scatter(0, self.element, weights)
