@@ -36,37 +36,43 @@ def random_subset(parts: MaskParts, draw: int) -> torch.Tensor:
 # --- all subsets -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("objective", ["pns", "pn", "ps"])
 @pytest.mark.parametrize("nodes", [None, MaskType.object], ids=["e", "ef"])
-@pytest.mark.parametrize("tolerance", [0.0, 0.03])
-def test_the_best_subset_is_the_one_that_a_plain_loop_finds(nodes, objective: str, tolerance: float) -> None:
+def test_the_best_subset_is_the_one_that_a_plain_loop_finds(nodes) -> None:
+    """What every subset gives does not depend on the objective or the tolerance, so that it is asked once."""
     model, data = seeded(NODE_MODELS["gcn"], 2), graph(edges=16, seed=1)
     rows = [5, 0, 7, 9]
     split = (0.5, 0.2, 0.3)
-    settings = Settings(objective=objective, tolerance=tolerance, split=split, undirected=True, intervention="mask")
+    explain = explainer(model, NSEG(), edge_mask_type="object", node_mask_type="object")
     with causal_model(model, data, rows) as causal:
         parts = MaskParts.of(causal.instances, True, nodes, undirected=True)
-        kept, exact = best_subset(causal, parts, settings, most=9)
-        assert exact.tolist() == (parts.count <= 9).tolist()
-        assert exact.sum() >= 3
-        explain = explainer(model, NSEG(), edge_mask_type="object", node_mask_type="object")
-        for b in exact.nonzero().flatten().tolist():
-            best, values = -9.0, {}
-            mine = (parts.owner == b).nonzero().flatten()
-            for bits in itertools.product((False, True), repeat=mine.numel()):
+        small = (parts.count <= 9).nonzero().flatten().tolist()
+        assert len(small) >= 3
+        outcomes: dict[int, dict[tuple[bool, ...], tuple[float, float, bool, bool]]] = {b: {} for b in small}
+        for b in small:
+            mine = parts.owner == b
+            for bits in itertools.product((False, True), repeat=int(mine.sum())):
                 full = torch.zeros(parts.owner.numel())
                 full[mine] = torch.tensor(bits).float()
-                p, q, with_it, without = by_pyg(explain, data, parts, full, b, rows[b], settings)
-                valid = {"pns": with_it and not without, "pn": not without, "ps": with_it}[objective]
-                values[bits] = {"pns": p - q, "pn": 1 - q, "ps": p}[objective] + tolerance * valid
-                best = max(best, values[bits])
-            chosen = tuple(kept[mine].tolist())
-            smallest = min(sum(bits) for bits, value in values.items() if value >= best - tolerance - 1e-6)
-            assert sum(chosen) == smallest
-            assert values[chosen] >= best - tolerance - 1e-5
+                outcomes[b][bits] = by_pyg(explain, data, parts, full, b, rows[b], split)
+        for objective, tolerance in itertools.product(("pns", "pn", "ps"), (0.0, 0.03)):
+            settings = Settings(objective=objective, tolerance=tolerance, split=split, undirected=True, intervention="mask")
+            kept, exact = best_subset(causal, parts, settings, most=9)
+            assert exact.nonzero().flatten().tolist() == small
+            for b in small:
+                values = {bits: merit(objective, tolerance, *outcome) for bits, outcome in outcomes[b].items()}
+                chosen, best = tuple(kept[parts.owner == b].tolist()), max(values.values())
+                smallest = min(sum(bits) for bits, value in values.items() if value >= best - tolerance - 1e-6)
+                assert sum(chosen) == smallest
+                assert values[chosen] >= best - tolerance - 1e-5
 
 
-def by_pyg(explain, data, parts, full, b, node, settings) -> tuple[float, float, bool, bool]:
+def merit(objective: str, tolerance: float, p: float, q: float, with_it: bool, without: bool) -> float:
+    """What a subset is worth: its bound, and the tolerance if it is a valid explanation."""
+    valid = {"pns": with_it and not without, "pn": not without, "ps": with_it}[objective]
+    return {"pns": p - q, "pn": 1 - q, "ps": p}[objective] + tolerance * valid
+
+
+def by_pyg(explain, data, parts, full, b, node, split) -> tuple[float, float, bool, bool]:
     """Factual and complement probability of a subset, and whether the class is there with and without it.
 
     By PyG's own masks on the whole graph, one world at a time.
@@ -90,7 +96,7 @@ def by_pyg(explain, data, parts, full, b, node, settings) -> tuple[float, float,
         q, without = world(1 - edge, None)
         return p, q, with_it, without
     events = world(1 - edge, 1 - factor), world(1 - edge, factor), world(edge, 1 - factor)
-    q = sum(w * v for w, (v, _) in zip(settings.split, events, strict=True))
+    q = sum(w * v for w, (v, _) in zip(split, events, strict=True))
     return p, q, with_it, events[0][1]
 
 
@@ -101,35 +107,36 @@ def test_the_default_is_never_better_than_enumeration_and_close_to_it(name: str,
     gaps = []
     masks = {"edge_mask_type": "object", "node_mask_type": nodes}
     by = "mask" if name == "gat" else "remove"  # all subsets as smaller graphs would take a minute
-    for seed in range(4):
+    for seed in range(2):
         model, data = seeded(NODE_MODELS[name], seed), graph(edges=16 if nodes else 24, seed=seed)
         rows = [0, 3, 5, 7, 9, 11]
         oracle = explainer(model, baselines.make("exhaustive", undirected=False, most=18, intervention=by), **masks)
         ours = explainer(model, NSEG(tolerance=0.0, exact=0, intervention=by), **masks)
-        some = [r for r in rows if elements(ours, data, r) <= 14]
+        some = [row for row, count in zip(rows, elements(ours, data, rows), strict=True) if count <= 14]
         for best, found in zip(explain_many(oracle, data, some), explain_many(ours, data, some), strict=True):
             assert best.exact
             assert not found.exact
             assert found.pns <= best.pns + 1e-5
             gaps.append(best.pns - found.pns)
-    assert len(gaps) >= 12
+    assert len(gaps) >= 6
     assert sum(gaps) / len(gaps) < 0.01, gaps
 
 
-def elements(explain, data, node: int) -> int:
-    with causal_model(explain.model, data, [node]) as causal:
-        return int(explain.algorithm.parts(causal.instances).count[0])
+def elements(explain, data, rows: list[int]) -> list[int]:
+    with causal_model(explain.model, data, rows) as causal:
+        return explain.algorithm.parts(causal.instances).count.tolist()
 
 
 def test_small_instances_are_solved_exactly_and_say_so() -> None:
     model, data = seeded(NODE_MODELS["gin"]), graph(edges=24)
     explain = explainer(model, NSEG(exact=8, tolerance=0.0))
-    for one in explain_many(explain, data, range(24)):
-        assert one.exact == (elements(explain, data, one.output_id) <= 8)
-        if one.exact:
-            oracle = explainer(model, baselines.make("exhaustive", undirected=False))
-            (best,) = explain_many(oracle, data, [one.output_id])
-            assert one.pns == pytest.approx(best.pns, abs=1e-5)
+    found = explain_many(explain, data, range(24))
+    assert [one.exact for one in found] == [count <= 8 for count in elements(explain, data, list(range(24)))]
+    small = [one for one in found if one.exact]
+    assert small
+    oracle = explainer(model, baselines.make("exhaustive", undirected=False))
+    for one, best in zip(small, explain_many(oracle, data, [one.output_id for one in small]), strict=True):
+        assert one.pns == pytest.approx(best.pns, abs=1e-5)
 
 
 # --- moves -----------------------------------------------------------------------------------------------------------------
@@ -205,13 +212,13 @@ def test_connected_explanations_are_connected_and_hold_the_explained_node(undire
     model, data = seeded(NODE_MODELS["gin"]), graph()
     explain = explainer(model, NSEG(connected=True, undirected=undirected, tolerance=0.0))
     kept = 0
-    for one in explain_many(explain, data, range(24)):
+    for one in explain_many(explain, data, range(12)):
         edges = one.node_id[one.edge_index[:, one.hard_edge_mask]].t().tolist()
         together = nx.Graph(edges)
         kept += len(edges)
         assert not edges or (nx.is_connected(together) and one.output_id in together)
-    assert kept > 24
-    graphs = [graph(nodes=12, edges=14, seed=s) for s in range(5)]
+    assert kept > 12
+    graphs = [graph(nodes=12, edges=14, seed=s) for s in range(3)]
     explain = explainer(seeded(Molecule), NSEG(connected=True, undirected=undirected), GRAPH_CONFIG)
     for one in explain_many(explain, graphs):
         edges = one.edge_index[:, one.hard_edge_mask].t().tolist()

@@ -197,7 +197,7 @@ def test_twenty_clients_get_their_own_answers(running: Studio) -> None:
 
     def client(number: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         found = []
-        for action in range(100):
+        for action in range(25):
             removed = [list(pairs[(number + action * k) % len(pairs)]) for k in range(3)]
             body = {"output": (number + action) % data.num_nodes, "edits": {"removed": removed}}
             status, answer = ask(running.address, "predict", body)
@@ -207,7 +207,7 @@ def test_twenty_clients_get_their_own_answers(running: Studio) -> None:
 
     with ThreadPoolExecutor(20) as pool:
         everything = [one for some in pool.map(client, range(20)) for one in some]
-    assert len(everything) == 2000
+    assert len(everything) == 500
     known: dict[str, list[float]] = {}
     for body, answer in everything:
         key = json.dumps(body)
@@ -435,7 +435,7 @@ def check_shown(page: Any, edits: GraphEdits) -> None:
     """The page must show, after a while, what a direct call of the model gives."""
     expected = [pytest.approx(p, abs=6e-4) for p in GraphQuestions(*node_case(), 0).predict(edits).probabilities]
     shown: list[float] = []
-    for _ in range(100):
+    for _ in range(600):  # a busy machine takes seconds
         page.wait_for_timeout(50)
         shown = [float(text or "nan") for text in page.locator("#probabilities td:nth-child(2)").all_inner_texts()]
         if shown == expected:
