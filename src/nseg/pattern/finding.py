@@ -62,7 +62,7 @@ def patterns(
     reader = PredictionReader(data, kind_names=kind_names, bonds=bonds, **names)
     index = PatternIndex(reader.read(explanations), chosen_settings)
     finding, held_out = _split(index)
-    tester = None if explainer is None else PatternTester(explainer, index, held_out)
+    tester = None if explainer is None else PatternTester(explainer, index, held_out, reader.given_graphs)
     work = _ClassWork(index, by_class(index.predictions, finding), by_class(index.predictions, held_out), tester)
     classes = [work.patterns(target) for target in work.finding]
     return Patterns(classes, reader.vocabulary, tested=tester is not None)

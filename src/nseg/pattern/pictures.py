@@ -60,7 +60,7 @@ def pattern_scene(pattern: Pattern, vocabulary: Vocabulary, kinds: Sequence[str]
 
 def _node_name(label: NodeLabel, vocabulary: Vocabulary) -> str:
     conditions = [vocabulary.condition_text(one) for one in sorted(label.conditions)]
-    return ", ".join(([] if label.kind == ANY else [label.kind]) + conditions)
+    return ", ".join(([] if label.kind == ANY else [label.name or label.kind]) + conditions)
 
 
 def _caption(pattern: Pattern) -> str:

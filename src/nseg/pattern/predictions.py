@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch_geometric.explain import Explanation
+from torch_geometric.explain import Explanation, HeteroExplanation
 from torch_geometric.explain.config import MaskType
 
 from nseg.explanation import row_numbers, target_nodes
@@ -41,6 +41,8 @@ class ExplainedPrediction:
         directed: whether the direction of edges matters.
         attributes, edge_type, node_type: one-hot attributes or numbers of the explanation's edges, and types of its nodes.
         true_class: the true class, if known.
+        node_names: names of nodes that are told apart from others of their kind, ``""`` for the others; or none at all.
+        by_type: of a heterogeneous graph, the explanation by type, of which ``explanation`` is the flat one.
     """
 
     explanation: Explanation
@@ -51,11 +53,14 @@ class ExplainedPrediction:
     edge_type: Tensor | None = None
     node_type: Tensor | None = None
     true_class: int | None = None
+    node_names: Sequence[str] = ()
+    by_type: HeteroExplanation | None = None
 
     @property
     def number(self) -> int:
-        """Number of the explained output."""
-        return int(self.explanation.output_id)
+        """Number of the explained output; in a heterogeneous graph, among those of its type."""
+        number, types = int(self.explanation.output_id), getattr(self.explanation.get("names"), "types", None)
+        return number if types is None or types.output is None else int(types.node(number)[1])
 
     @cached_property
     def target_class(self) -> int:
@@ -101,7 +106,8 @@ class ExplainedPrediction:
             edges.setdefault((a, b), "" if labels is None else labels[number])
         bare = TypedGraph(tuple(NodeLabel(kind) for kind in kinds), edges, self.directed)
         hops = bare.distances(self.targets)
-        nodes = [NodeLabel(kind, hops=hops[n], target=n in self.targets) for n, kind in enumerate(kinds)]
+        names = self.node_names or [""] * len(kinds)
+        nodes = [NodeLabel(kind, hops=hops[n], target=n in self.targets, name=names[n]) for n, kind in enumerate(kinds)]
         return TypedGraph(tuple(nodes), edges, self.directed)
 
     def host(self, conditions: Iterable[Condition]) -> TypedGraph:

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.explain import Explanation
+from torch_geometric.data import Data, HeteroData
+from torch_geometric.explain import Explanation, HeteroExplanation
 from torch_geometric.explain.config import ModelMode
 from torch_geometric.utils import is_undirected
 
@@ -18,6 +18,7 @@ from nseg.errors import InputError, UnsupportedError
 from nseg.explanation import on_cpu, task_level, with_ids
 from nseg.graphs.separate import separate_graphs
 from nseg.names import NO_NAMES, Names, resolve_names
+from nseg.pattern.node_types import flatten_explanations, individual_names, relations
 from nseg.pattern.predictions import ExplainedPrediction
 from nseg.pattern.vocabulary import Vocabulary
 from nseg.runs.stored import attach
@@ -41,9 +42,10 @@ class PredictionReader:
         **names: Any,
     ) -> None:
         self.dataset = data if isinstance(data, Benchmark) else None
-        self.graphs = _graphs(data)
+        self.graphs = self.given_graphs = _graphs(data)
         usual = self.dataset or Benchmark("", "", [], 0, torch.zeros(0))
-        x = [one.x for one in ([self.graphs] if isinstance(self.graphs, Data) else self.graphs)]
+        several = [self.graphs] if isinstance(self.graphs, Data | HeteroData) else self.graphs
+        x = [torch.zeros(0, 1) if isinstance(one, HeteroData) else one.x for one in several]
         if kind_names is not None and (isinstance(kind_names, str) or not all(isinstance(one, str) for one in kind_names)):
             raise InputError(f"kind_names must be a list of names (got {kind_names!r}). Try kind_names=['a', 'b'].")
         if not x:
@@ -59,12 +61,17 @@ class PredictionReader:
 
     def read(self, explanations: Any) -> list[ExplainedPrediction]:
         """One prediction per explanation that holds masks; failed targets are left out."""
-        if isinstance(explanations, Explanation) or not isinstance(explanations, Sequence):
+        if isinstance(explanations, Explanation | HeteroExplanation) or not isinstance(explanations, Sequence):
             raise InputError(
                 f"explanations must be a list of explanations (got {type(explanations).__name__}). Pass what "
                 "explain_many or nseg.read returns."
             )
-        good = [self._complete(one) for one in explanations if one.get("reason") is None]
+        for one in explanations:
+            if not isinstance(one, Explanation | HeteroExplanation):
+                raise InputError(f"explanations must hold PyG explanations (got {type(one).__name__}).")
+        given: Sequence[Any] = [one for one in explanations if one.get("reason") is None]
+        by_type = given if any(isinstance(one, HeteroExplanation) for one in given) else [None] * len(given)
+        good = [self._complete(one) for one in (self._flatten(given) if by_type is given else given)]
         if not good:
             what = "none" if not len(explanations) else f"{len(explanations)} targets that could not be explained"
             raise InputError(f"explanations must hold at least one explanation (got {what}). Explain something first.")
@@ -84,7 +91,21 @@ class PredictionReader:
             raise UnsupportedError(f"Patterns are of predicted classes (got explanations of another outcome: {got}).")
         self._name_by(good[0].get("names") or NO_NAMES)
         directed = not all(is_undirected(graph.edge_index) for graph in self._explained_graphs(good))
-        return [self._prediction(one, directed) for one in good]
+        return [replace(self._prediction(one, directed), by_type=typed) for one, typed in zip(good, by_type, strict=True)]
+
+    def _flatten(self, explanations: Sequence[Any]) -> list[Explanation]:
+        """Explanations by type, as explanations of flat graphs; from now on the data is flat too."""
+        several = [self.given_graphs] if isinstance(self.given_graphs, Data | HeteroData) else list(self.given_graphs)
+        if not all(isinstance(one, HeteroExplanation) for one in explanations) or isinstance(several[0], Data):
+            raise InputError(
+                "explanations and data must all be of heterogeneous graphs, or none (got both kinds). Do not mix "
+                "explanations of different datasets."
+            )
+        bare = [all(store.get("edge_index") is None for store in one.edge_stores) for one in explanations]
+        whole = [attach(one, self.given_graphs) if stored else one for one, stored in zip(explanations, bare, strict=True)]
+        flat, self.graphs, types = flatten_explanations(whole, self.given_graphs)
+        self.vocabulary = replace(self.vocabulary, kind_names=types.node_types, relations=relations(types))
+        return flat
 
     def _name_by(self, known: Names) -> None:
         """Use the names of the explanations for what has no name."""
@@ -113,8 +134,6 @@ class PredictionReader:
 
     def _complete(self, one: Explanation) -> Explanation:
         """An explanation with its graph, on the CPU, checked against the data."""
-        if not isinstance(one, Explanation):
-            raise InputError(f"explanations must hold PyG explanations (got {type(one).__name__}).")
         if one.get("edge_index") is None:
             self._graph(one)
             one = attach(one, self.graphs)
@@ -147,6 +166,7 @@ class PredictionReader:
             per("edge_type", one.edge_id, graph.num_edges),
             per("node_type", one.node_id, graph.num_nodes),
             _true_class(graph, level, int(one.output_id)),
+            individual_names(one) if self.vocabulary.relations else (),
         )
 
 
@@ -156,7 +176,7 @@ def _graphs(data: Any) -> Any:
         raise InputError("Patterns need the graphs of the explanations (got data=None). Pass what was explained: data=...")
     if isinstance(data, Benchmark):
         return data.graphs[0] if data.level == "node" else data.graphs
-    if type(data) is Data:
+    if type(data) in (Data, HeteroData):
         return data
     return separate_graphs(data)
 
@@ -166,4 +186,5 @@ def _true_class(graph: Data, level: str, number: int) -> int | None:
     y, row = graph.get("y"), number if level == "node" else 0
     if level == "edge" or not isinstance(y, Tensor) or y.is_floating_point() or row >= y.numel():
         return None
-    return int(y.flatten()[row])
+    found = int(y.flatten()[row])
+    return found if found >= 0 else None

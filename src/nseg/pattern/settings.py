@@ -30,8 +30,8 @@ class PatternSettings:
     most: int = 5
     share: float = 0.25
     support: float = 0.01
-    size_price: float = 0.002
-    elsewhere_price: float = 0.2
+    size_price: float = 0.005
+    elsewhere_price: float = 0.5
     held_out: float = 0.3
     trials: int = 300
     confidence: float = 0.95

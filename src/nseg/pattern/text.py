@@ -36,7 +36,7 @@ def _node_text(label: NodeLabel, vocabulary: Vocabulary) -> str:
     if label.target is None:  # features of all nodes
         return ", ".join(f"{vocabulary.names.feature(one.feature)} (of all nodes)" for one in sorted(label.conditions))
     asked = [vocabulary.condition_text(one) for one in sorted(label.conditions)]
-    asked = ([label.kind] if label.kind != ANY else []) + asked
+    asked = ([label.name or label.kind] if label.kind != ANY else []) + asked
     return f"{' and '.join(asked) or 'a node'} {_place(label)}".strip()
 
 
@@ -101,7 +101,7 @@ def _triangles(graph: TypedGraph) -> int:
 def _kinds_text(graph: TypedGraph) -> str:
     counts: dict[str, int] = {}
     for node in graph.nodes:
-        counts[node.kind] = counts.get(node.kind, 0) + 1
+        counts[node.name or node.kind] = counts.get(node.name or node.kind, 0) + 1
     return ", ".join(f"{number} {kind}" for kind, number in sorted(counts.items()))
 
 
@@ -129,7 +129,7 @@ def _typed_path(graph: TypedGraph, order: Sequence[int]) -> str:
 
 
 def _marked_kind(label: NodeLabel) -> str:
-    return ("any" if label.kind == ANY else label.kind) + ("*" if label.target else "")
+    return (label.name or ("any" if label.kind == ANY else label.kind)) + ("*" if label.target else "")
 
 
 # --- molecules -----------------------------------------------------------------------------------------------------------

@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch_geometric.explain import Explainer
 
 from nseg.explanation import row_numbers
 from nseg.graphs.checks import check_inputs, model_device
 from nseg.graphs.inputs import ModelInputs
+from nseg.metrics.hetero import flatten_for_metrics
 from nseg.metrics.intervals import mean_interval
 from nseg.metrics.removal import outputs_of_graphs
 from nseg.model.borrow import borrow, unwrap_compiled, wrap_model_errors
@@ -74,12 +75,17 @@ class PatternTester:
         explainer: the explainer that made the explanations, or any for the same model.
         index: the predictions.
         held_out: positions of the predictions that patterns are tested on.
+        data: heterogeneous graphs as they were explained; other predictions hold all that is needed.
     """
 
-    def __init__(self, explainer: Explainer, index: PatternIndex, held_out: Sequence[int]) -> None:
-        self.model = unwrap_compiled(explainer.model)
+    def __init__(self, explainer: Explainer, index: PatternIndex, held_out: Sequence[int], data: Any = None) -> None:
+        self.model: nn.Module = unwrap_compiled(explainer.model)
         self.outcome = outcome_of(explainer.model_config)
         self.index, self.settings = index, index.settings
+        by_type = [one.by_type for one in index.predictions if one.by_type is not None]
+        self._explanations = [one.explanation for one in index.predictions]
+        if by_type:
+            self.model, _, self._explanations = flatten_for_metrics(explainer, data, by_type)
         self.device = model_device(self.model)
         # a phenomenon may be explained with a class that the model does not predict; nothing can be tested there
         keeps = self.holds(
@@ -92,7 +98,7 @@ class PatternTester:
 
     def inputs(self, position: int) -> ModelInputs:
         """The model's arguments for a prediction's graph, on the CPU."""
-        one = self._prediction(position).explanation
+        one = self._explanations[position]
         kwargs = {name: _move(one[name], self.device) for name in getattr(one, "_model_args", None) or ()}
         level = self.outcome.level
         found = check_inputs(self.model, one.x.to(self.device), one.edge_index.to(self.device), kwargs, level)
@@ -117,7 +123,7 @@ class PatternTester:
         return torch.cat(found)
 
     def _row(self, position: int) -> Tensor:
-        index = self._prediction(position).explanation.get("index")
+        index = self._explanations[position].get("index")
         return torch.zeros(1, dtype=torch.long) if index is None else row_numbers(index)[:1]
 
     # --- tests -----------------------------------------------------------------------------------------------------------

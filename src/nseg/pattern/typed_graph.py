@@ -38,12 +38,14 @@ class NodeLabel(NamedTuple):
         conditions: conditions that its features meet.
         hops: number of edges to the explained node; ``NO_HOPS`` in a pattern asks nothing.
         target: whether the node is explained; None in a pattern asks nothing.
+        name: name of a node that is told apart from others of its kind; ``""`` in a pattern asks nothing.
     """
 
     kind: str = ANY
     conditions: frozenset[Condition] = frozenset()
     hops: int = NO_HOPS
     target: bool | None = False
+    name: str = ""
 
     def matches(self, node: NodeLabel) -> bool:
         """Whether a node is what this label asks for.
@@ -56,6 +58,7 @@ class NodeLabel(NamedTuple):
             and self.conditions <= node.conditions
             and self.hops in (NO_HOPS, node.hops)
             and self.target in (None, node.target)
+            and self.name in ("", node.name)
         )
 
 

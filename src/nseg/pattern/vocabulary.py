@@ -32,12 +32,14 @@ class Vocabulary:
         kind_names: names of the kinds of nodes, by one-hot feature or by number in ``node_type``.
         names: names of features and classes, and units.
         bonds: for molecules, the bond order of each kind of edge.
+        relations: for heterogeneous graphs, the name of each type of edges.
     """
 
     x: Tensor
     kind_names: tuple[str, ...] = ()
     names: Names = NO_NAMES
     bonds: tuple[float, ...] = ()
+    relations: tuple[str, ...] = ()
 
     @cached_property
     def one_hot(self) -> bool:
@@ -74,7 +76,12 @@ class Vocabulary:
             numbers = attributes.argmax(1) if bool(hot) else None
         if numbers is None:
             return None
-        return [f"{self.bonds[n]:g}" if n < len(self.bonds) else f"type {n}" for n in numbers.tolist()]
+        return [self._edge_label(n) for n in numbers.tolist()]
+
+    def _edge_label(self, number: int) -> str:
+        if number < len(self.relations):
+            return self.relations[number]
+        return f"{self.bonds[number]:g}" if number < len(self.bonds) else f"type {number}"
 
     @cached_property
     def _conditions(self) -> dict[int, tuple[bool, float]]:
