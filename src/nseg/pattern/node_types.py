@@ -11,7 +11,7 @@ from torch_geometric.data import Data, HeteroData
 from nseg.errors import InputError, UnsupportedError
 from nseg.explanation import Explanation
 from nseg.graph_types import GraphTypes, relation_words
-from nseg.graphs.hetero import flat_data
+from nseg.graphs.flat_data import flat_data
 from nseg.hetero_explanation import flat_view
 
 FEW_NODES = 50
