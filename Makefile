@@ -8,7 +8,7 @@ demo: .venv/ready  ## explain predictions of a trained GNN
 	$(BIN)/nseg demo
 
 test: .venv/ready  ## run all tests and documentation examples
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 15
 
 check: .venv/ready  ## lint and types
 	$(BIN)/ruff check .

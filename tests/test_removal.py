@@ -48,8 +48,12 @@ def rebuilt(model: nn.Module, data: Any, keep: Tensor) -> Tensor:
     return model(data.x, data.edge_index[:, keep], **kept)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", NODE_MODELS)
+def kinds_of(name: str) -> list[str]:
+    """All kinds of graphs for one model of each way to delete edges; those with loops and repeated edges for the others."""
+    return list(KINDS) if name in ("gcn", "gat", "cheb") else ["loops", "duplicates"]
+
+
+@pytest.mark.parametrize(("name", "kind"), [(name, kind) for name in NODE_MODELS for kind in kinds_of(name)])
 def test_a_world_without_edges_is_the_graph_rebuilt_without_them(name: str, kind: str) -> None:
     model, data = seeded(NODE_MODELS[name]), graph(kind=kind)
     with borrow(model), torch.no_grad():
@@ -124,19 +128,19 @@ def test_numbers_are_those_of_the_graph_with_edges_deleted(name: str, interventi
         assert one.pns_removed == pytest.approx(max(0.0, float(p[target] - q[target])), abs=1e-4)
         assert one.holds_removed == bool(p.argmax() == target and q.argmax() != target)
         assert one.pns == pytest.approx(min(one.pns_masked, one.pns_removed) if intervention == "both" else one.pns_removed)
-        alone = explain(data.x, data.edge_index, index=one.output_id)
-        assert torch.equal(alone.hard_edge_mask[one.edge_id], one.hard_edge_mask)
-        assert alone.pns == pytest.approx(one.pns, abs=1e-5)
+    alone = explain(data.x, data.edge_index, index=one.output_id)
+    assert torch.equal(alone.hard_edge_mask[one.edge_id], one.hard_edge_mask)
+    assert alone.pns == pytest.approx(one.pns, abs=1e-5)
 
 
 @pytest.mark.parametrize("intervention", INTERVENTIONS)
 def test_a_smaller_tolerance_is_never_worse(intervention: str) -> None:
     model, data, found = seeded(NODE_MODELS["gat"]), graph(), []
-    for tolerance in (0.0, 0.02, 0.05):
+    for tolerance in (0.0, 0.05):
         algorithm = NSEG(intervention=intervention, tolerance=tolerance, steps=5, exact=0)
         found.append(explain_many(explainer(model, algorithm), data, range(4)))
-    for best, some, usual in zip(*found, strict=True):
-        assert best.pns >= max(some.pns, usual.pns) - 1e-4
+    for best, some in zip(*found, strict=True):
+        assert best.pns >= some.pns - 1e-4
 
 
 @pytest.mark.parametrize("intervention", INTERVENTIONS)
@@ -247,28 +251,31 @@ def test_words_say_whether_an_explanation_survives_deletion() -> None:
 # --- paths -----------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("intervention", INTERVENTIONS)
-@pytest.mark.parametrize("masks", [{"edge_mask_type": "object"}, {"edge_mask_type": "object", "node_mask_type": "object"}])
-@pytest.mark.parametrize("undirected", [False, True])
-def test_a_path_holds_the_bound_of_each_of_its_subsets(masks: dict[str, str], undirected: bool, intervention: str) -> None:
+EDGES, NODES = {"edge_mask_type": "object"}, {"node_mask_type": "object"}
+
+
+@pytest.mark.parametrize(
+    ("intervention", "undirected", "masks"),
+    [*((one, False, EDGES) for one in INTERVENTIONS), ("remove", True, EDGES), ("remove", False, EDGES | NODES)],
+)
+def test_a_path_holds_the_bound_of_each_of_its_subsets(intervention: str, undirected: bool, masks: dict[str, str]) -> None:
     data, model = graph(), seeded(NODE_MODELS["gcn"])
     explain = explainer(model, NSEG(intervention=intervention, undirected=undirected, steps=5), **masks)
-    found = explain_many(explain, data, [0, 5, 11])
-    for one in found:
+    changed, points = [], []
+    for one in explain_many(explain, data, [0, 5, 11]):
         path = one.path()
         sizes = [point.size for point in path]
         assert sizes == sorted(set(sizes))
         assert any(point.pns == pytest.approx(one.pns, abs=1e-5) and same(point, one) for point in path)
-    for number in range(max(len(one.path()) for one in found)):
-        changed, points = [], [one.path()[min(number, len(one.path()) - 1)] for one in found]
-        for one, point in zip(found, points, strict=True):
+        for point in path:
             copy = copy_explanation(one)
             copy.hard_edge_mask = point.edge_mask
             if point.node_mask is not None:
                 copy.hard_node_mask = point.node_mask
             changed.append(copy)
-        each = Evaluator(explain, data, changed).each("hard", intervention)
-        assert each.pns.tolist() == pytest.approx([point.pns for point in points], abs=1e-4)
+            points.append(point)
+    each = Evaluator(explain, data, changed).each("hard", intervention)
+    assert each.pns.tolist() == pytest.approx([point.pns for point in points], abs=1e-4)
 
 
 def same(point: Any, one: Any) -> bool:
