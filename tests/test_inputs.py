@@ -338,10 +338,12 @@ def test_metrics_certificates_and_counterfactuals_refuse_such_models_for_the_sam
             ask()
 
 
-def test_a_large_graph_is_made_of_a_folder_or_one_homogeneous_graph() -> None:
-    for source in (HeteroData(), [DATA], None, 3):
-        with pytest.raises(InputError, match="made of a folder or a homogeneous Data object"):
+def test_a_large_graph_is_made_of_a_folder_or_one_graph() -> None:
+    for source in ([DATA], None, 3):
+        with pytest.raises(InputError, match="made of a folder or one graph, Data or HeteroData"):
             LargeGraph(source)
+    with pytest.raises(InputError, match="at least one node"):
+        LargeGraph(HeteroData())
 
 
 class Multiplies(Says):

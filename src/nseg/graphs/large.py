@@ -9,6 +9,9 @@ graph is a folder of NumPy arrays, which are memory-mapped, so a graph may be la
     FOLDER/edge.npy        the caller's number of each, [E]
     FOLDER/node.NAME.npy   features and further arrays with a row per node: node.x.npy, node.y.npy
     FOLDER/edge.NAME.npy   arrays with a row per edge, by the caller's number
+
+Nodes and edges of a heterogeneous graph are numbered through, type after type; ``graph.json`` holds the types, and the
+arrays of type n are ``node.NAME.n.npy`` and ``edge.NAME.n.npy``.
 """
 
 from __future__ import annotations
@@ -24,9 +27,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 
 from nseg.errors import BudgetError, InputError, StoreError
+from nseg.graphs.large_types import LargeTypes, arrays_of, joined_edges, typed_arrays
 from nseg.graphs.subgraph import IncomingEdges, Neighbourhood
 from nseg.storage import files, hashing
 
@@ -52,7 +56,7 @@ class Subgraph:
         left_out: number of incoming edges of each node that were not followed, because it has too many.
     """
 
-    data: Data
+    data: Data | HeteroData
     node: Tensor
     edge: Tensor
     left_out: Tensor
@@ -69,27 +73,29 @@ class LargeGraph:
     does not change the output; this is verified for the targets of each shard, as far as the memory budget allows.
 
     Args:
-        source: a folder written by :meth:`write`, or a PyG ``Data`` object, which stays in memory.
+        source: a folder written by :meth:`write`, or a PyG ``Data`` or ``HeteroData`` object, which stays in memory.
         neighbours: limit of the incoming edges of one node that are followed, evenly spread over them. Explanations say
             how many edges were left out (``left_out``), and a warning is issued; their ``prediction`` is the one without
             these edges. None follows all edges.
     """
 
-    def __init__(self, source: str | Path | Data, neighbours: int | None = NEIGHBOURS) -> None:
+    def __init__(self, source: str | Path | Data | HeteroData, neighbours: int | None = NEIGHBOURS) -> None:
         whole = isinstance(neighbours, Integral) and not isinstance(neighbours, bool)
         if neighbours is not None and not (whole and neighbours > 0):
             raise InputError(f"neighbours must be a positive whole number or None (got {neighbours!r}). Try {NEIGHBOURS}.")
-        if not isinstance(source, Data | str | Path):
+        if not isinstance(source, Data | HeteroData | str | Path):
             raise InputError(
-                f"A LargeGraph must be made of a folder or a homogeneous Data object (got {type(source).__name__}). Write "
-                "arrays with LargeGraph.write; use to_homogeneous() on HeteroData."
+                f"A LargeGraph must be made of a folder or one graph, Data or HeteroData (got {type(source).__name__}). "
+                "Write arrays with LargeGraph.write."
             )
         self.neighbours = neighbours
-        self.folder = None if isinstance(source, Data) else Path(source).absolute()
-        self._load(source if isinstance(source, Data) else None)
+        self.folder = None if isinstance(source, Data | HeteroData) else Path(source).absolute()
+        self._load(source if isinstance(source, Data | HeteroData) else None)
 
-    def _load(self, data: Data | None) -> None:
+    def _load(self, data: Data | HeteroData | None) -> None:
         self._note, self._arrays = _open_folder(Path(str(self.folder))) if data is None else _arrays_in_memory(data)
+        known = self._note.get("types")
+        self.types = None if known is None else LargeTypes.from_plain_data(known)
         self.num_nodes, self.num_edges = int(self._note["nodes"]), int(self._note["edges"])
         ptr, sender, edge = (torch.from_numpy(self._arrays[name]) for name in ("ptr", "sender", "edge"))
         self.incoming = _CheckedEdges(ptr, sender, edge, self.num_edges, self.neighbours, self.folder)
@@ -124,16 +130,28 @@ class LargeGraph:
             edge_index: NumPy array or tensor, [2, E].
             x: features, [N, F].
             node, edge: further arrays by name, with a row per node (such as ``y``) or per edge.
+
+        Of a heterogeneous graph, all of these are dictionaries by type, such as ``data.edge_index_dict``, ``data.x_dict``
+        and ``{"y": {"author": y}}``.
         """
-        rows = {f"node.{name}": _as_array(value) for name, value in {"x": x, **(node or {})}.items()}
-        rows |= {f"edge.{name}": _as_array(value) for name, value in (edge or {}).items()}
-        ends = _check_arrays(_as_array(edge_index), rows)
-        nodes, edges = len(rows["node.x"]), ends.shape[1]
+        types, given = None, {"x": x, **(node or {})}
+        if isinstance(edge_index, Mapping):
+            edges_of = {kind: _as_array(value) for kind, value in edge_index.items()}
+            types, rows = typed_arrays(edges_of, _by_type(given), _by_type(edge or {}), {})
+            nodes, edges = sum(types.nodes), sum(types.edges)
+        else:
+            rows = {f"node.{name}": _as_array(value) for name, value in given.items()}
+            rows |= {f"edge.{name}": _as_array(value) for name, value in (edge or {}).items()}
+            ends = _check_arrays(_as_array(edge_index), rows)
+            nodes, edges = len(rows["node.x"]), ends.shape[1]
         root = files.prepare_folder(folder)
         if any(root.iterdir()):
             raise StoreError(f"{root} must be empty (it is not). Choose another folder.")
         try:
+            if types is not None:
+                ends = joined_edges(edges_of, types, root / "ends.npy")
             _write_csr(root, ends, nodes)
+            (root / "ends.npy").unlink(missing_ok=True)
             for name, value in rows.items():
                 np.save(root / f"{name}.npy", value)
         except OSError as error:
@@ -143,13 +161,14 @@ class LargeGraph:
         names = ["ptr", "sender", "edge", *rows]
         content = hashing.digest({name: hashing.hash_file(root / f"{name}.npy") for name in names})
         note = {"format": 1, "nodes": nodes, "edges": edges, "arrays": names, "content": content}
+        note |= {} if types is None else {"types": types.as_plain_data()}
         files.write_json(root / "graph.json", note)
         return cls(root)
 
     def fingerprint(self) -> str:
         """Hash of the content, with the limit of neighbours."""
         content = self._note.get("content") or hashing.digest({k: torch.from_numpy(v) for k, v in self._arrays.items()})
-        return f"{content} {self.neighbours}"
+        return f"{content} {self.neighbours}" + ("" if self.types is None else f" {self.types}")
 
     # --- subgraphs -------------------------------------------------------------------------------------------------------
 
@@ -183,7 +202,7 @@ class LargeGraph:
             found = self.incoming.widen(found)
         return found
 
-    def induced(self, node: Tensor, edge: Tensor) -> Data:
+    def induced(self, node: Tensor, edge: Tensor) -> Data | HeteroData:
         """The subgraph of some nodes, sorted, and edges between them, by the caller's numbers."""
         entry, owner = self.incoming.entries(node, limit=None)
         number, order = self.incoming.edge[entry].sort(stable=True)
@@ -194,8 +213,10 @@ class LargeGraph:
             raise InputError("data must be the graph that was explained (got one with other edges there).")
         return self._data(node, edge, torch.stack([position, owner[order][at]]))
 
-    def _data(self, node: Tensor, edge: Tensor, ends: Tensor) -> Data:
+    def _data(self, node: Tensor, edge: Tensor, ends: Tensor) -> Data | HeteroData:
         """Some nodes and edges as a PyG object."""
+        if self.types is not None:
+            return self.types.data(self._arrays, node, edge, ends)
         data = Data(edge_index=ends)
         for name, value in self._arrays.items():
             kind, _, attribute = name.partition(".")
@@ -231,8 +252,17 @@ class _CheckedEdges(IncomingEdges):
 # --- in memory -----------------------------------------------------------------------------------------------------------
 
 
-def _arrays_in_memory(data: Data) -> tuple[dict[str, Any], dict[str, Array]]:
+def _arrays_in_memory(data: Data | HeteroData) -> tuple[dict[str, Any], dict[str, Array]]:
     """Sizes and arrays of a PyG graph."""
+    if isinstance(data, HeteroData):
+        edges_of, node, edge, counts = arrays_of(data)
+        ends_of = {kind: _as_array(value) for kind, value in edges_of.items()}
+        types, arrays = typed_arrays(ends_of, _by_type(node), _by_type(edge), counts)
+        nodes = sum(types.nodes)
+        if not nodes:
+            raise InputError("A large graph must have at least one node (got none).")
+        note = {"nodes": nodes, "edges": sum(types.edges), "types": types.as_plain_data()}
+        return note, {**arrays, **_sorted_by_receiver(joined_edges(ends_of, types), nodes)}
     if not isinstance(data.x, Tensor) or not isinstance(data.edge_index, Tensor):
         raise InputError("A large graph needs x and edge_index as tensors (got none). Set them on the Data object.")
     if (
@@ -253,14 +283,26 @@ def _arrays_in_memory(data: Data) -> tuple[dict[str, Any], dict[str, Array]]:
             arrays[f"edge.{name}"] = _as_array(value)
         elif len(value) == len(data.x):
             arrays[f"node.{name}"] = _as_array(value)
-    ends = _check_arrays(_as_array(data.edge_index), arrays)
-    edge = np.argsort(ends[1], kind="stable")
-    arrays |= {
-        "ptr": _offsets(np.bincount(ends[1], minlength=len(data.x))),
-        "sender": ends[0][edge].astype(np.int64),
-        "edge": edge,
-    }
+    arrays |= _sorted_by_receiver(_check_arrays(_as_array(data.edge_index), arrays), len(data.x))
     return {"nodes": len(data.x), "edges": edges}, arrays
+
+
+def _sorted_by_receiver(ends: Array, nodes: int) -> dict[str, Array]:
+    """Incoming edges per node: offsets, senders, and the caller's numbers."""
+    edge = np.argsort(ends[1], kind="stable")
+    ptr = _offsets(np.bincount(ends[1], minlength=nodes))
+    return {"ptr": ptr, "sender": ends[0][edge].astype(np.int64), "edge": edge}
+
+
+def _by_type(values: Mapping[str, Any]) -> dict[str, dict[Any, Array]]:
+    """Arrays by name and type."""
+    for name, value in values.items():
+        if not isinstance(value, Mapping):
+            raise InputError(
+                f"Arrays of a heterogeneous graph must be dictionaries by type (got {type(value).__name__} as {name}). Give "
+                "data.x_dict, data.edge_index_dict and the like."
+            )
+    return {name: {kind: _as_array(v) for kind, v in value.items() if v is not None} for name, value in values.items()}
 
 
 def _as_array(value: Any) -> Array:
@@ -332,9 +374,14 @@ def _open_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
         nodes, edges = int(note["nodes"]), int(note["edges"])
         good = arrays["ptr"].shape == (nodes + 1,) and int(arrays["ptr"][-1]) == edges and nodes > 0
         good = good and all(len(arrays[name]) == edges and arrays[name].ndim == 1 for name in ("sender", "edge"))
-        good = good and all(arrays[name].dtype == np.int64 for name in ("ptr", "sender", "edge")) and "node.x" in arrays
+        good = good and all(arrays[name].dtype == np.int64 for name in ("ptr", "sender", "edge"))
+        good = good and ("types" in note or "node.x" in arrays)
         sizes = {"node": nodes, "edge": edges}
-        good = good and all(len(value) == sizes[name.partition(".")[0]] for name, value in arrays.items() if "." in name)
+        types = LargeTypes.from_plain_data(note["types"]) if "types" in note else None
+        good = good and (types is None or (sum(types.nodes), sum(types.edges)) == (nodes, edges))
+        for name, value in arrays.items():
+            if "." in name:
+                good = good and len(value) == (sizes[name.partition(".")[0]] if types is None else types.length(name))
     except FileNotFoundError as error:
         raise InputError(
             f"{folder} must hold a graph (it has no {Path(str(error.filename)).name}). Write it with LargeGraph.write."

@@ -163,6 +163,7 @@ def adapt(
     nodes: bool,
     num_nodes: Mapping[str, int] | None = None,
     lenient: bool = False,
+    output: str | None = None,
 ) -> tuple[HeteroModel, HeteroGraph]:
     """The model as one of flat graphs, and the caller's graph flattened.
 
@@ -174,6 +175,7 @@ def adapt(
         x_dict, edge_index_dict, kwargs, level, num_nodes: as :func:`nseg.graphs.hetero.flatten_graph` takes them.
         nodes: whether features will be masked.
         lenient: whether a model that is said to be of links or graphs may return a row per node of one type, as PyG lets it.
+        output: node type that the model's rows stand for, if it is known.
     """
     graph = flatten_graph(model, x_dict, edge_index_dict, kwargs, level, num_nodes)
     schema = graph.schema
@@ -182,6 +184,9 @@ def adapt(
             f"A node mask needs a node type with features, floating point [nodes, features] (got none among "
             f"{', '.join(schema.node_types)}). Explain edges only: node_mask_type=None."
         )
+    if output is not None:
+        schema = replace(schema, output=output)
+        return HeteroModel(model, schema), replace(graph, schema=schema)
     if lenient and level is not ModelTaskLevel.node and schema.pairs_name is None and _gives_rows_of_nodes(model, graph):
         level = ModelTaskLevel.node
     if level is ModelTaskLevel.graph:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +11,8 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from nseg.errors import InputError
-from nseg.graph_types import TypeKey
+from nseg.graph_types import GraphTypes, TypeKey
+from nseg.graphs.large import LargeGraph
 from nseg.hetero_explanation import HeteroExplanation, graph_types
 
 
@@ -22,6 +24,8 @@ def attach_by_type(one: HeteroExplanation, data: Any, kwargs: Mapping[str, Any])
         data: the graph that was explained.
         kwargs: model arguments that are no attributes of the graph.
     """
+    if isinstance(data, LargeGraph):
+        return _attach_large(one, data, kwargs)
     types, number = graph_types(one), int(one.output_id)
     sizes = {kind: int(store.num_nodes or 0) for kind, store in data.node_items()} if isinstance(data, HeteroData) else {}
     wrong = [kind for kind, size in zip(types.node_types, types.nodes, strict=True) if sizes.get(kind, 0) != size]
@@ -49,6 +53,34 @@ def attach_by_type(one: HeteroExplanation, data: Any, kwargs: Mapping[str, Any])
         _add_argument(found, name, data, kwargs)
     found.__dict__["_model_args"] = one.__dict__.get("_stored_args")
     return found
+
+
+def _attach_large(one: HeteroExplanation, graph: LargeGraph, kwargs: Mapping[str, Any]) -> HeteroExplanation:
+    """A stored explanation together with its part of a large graph."""
+    types, known = graph_types(one), graph.types
+    if known is None or (types.node_types, types.nodes, types.edge_types, types.edges) != (
+        *(known.node_types, known.nodes),
+        *(known.edge_types, known.edges),
+    ):
+        raise InputError("data must be what was explained (got a large graph with other types, nodes or edges).")
+    flat, local = one.flat(), one.clone()
+    for kind in types.node_types:
+        local[kind].node_id = torch.arange(one[kind].node_id.numel())
+    for edge_type in types.edge_types:
+        local[edge_type].edge_id = torch.arange(one[edge_type].edge_id.numel())
+    sizes = [tuple(local[kind][name].numel() for kind in kinds) for name, kinds in _ids(types)]
+    local.__dict__["_types"] = replace(types, nodes=sizes[0], edges=sizes[1])
+    found = attach_by_type(local, graph.induced(flat.node_id, flat.edge_id), kwargs)
+    found.__dict__["_types"] = types
+    for name, kinds in _ids(types):
+        for kind in kinds:
+            found[kind][name] = one[kind][name]
+    return found
+
+
+def _ids(types: GraphTypes) -> list[tuple[str, tuple[Any, ...]]]:
+    """Names of the numbers of nodes and edges, and the types that have them."""
+    return [("node_id", types.node_types), ("edge_id", types.edge_types)]
 
 
 def _local(found: HeteroExplanation, kind: str, nodes: Tensor) -> Tensor:

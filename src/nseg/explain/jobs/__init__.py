@@ -14,6 +14,7 @@ from nseg.explain.jobs.base import BUDGET, ExplainJob, Shard
 from nseg.explain.jobs.hetero import HeteroGraphJob, HeteroGraphsJob
 from nseg.explain.jobs.known_data import complete_outcome
 from nseg.explain.jobs.large_graph import LargeGraphJob
+from nseg.explain.jobs.large_hetero import LargeHeteroJob
 from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
 from nseg.graphs.large import LargeGraph
@@ -61,6 +62,8 @@ def make_job(
     kind = next((job for base, job in kinds.items() if isinstance(data, base)), None)
     if kind is None:
         kind = HeteroGraphsJob if len(data) and isinstance(data[0], HeteroData) else ManyGraphsJob
+    elif kind is LargeGraphJob and data.types is not None:
+        kind = LargeHeteroJob
     job = kind(explainer, data, target, budget, kwargs, strict)
     complete_outcome(job)
     return job

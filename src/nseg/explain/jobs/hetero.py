@@ -38,7 +38,12 @@ from nseg.search.settings import BaseSettings
 
 
 def adapt_data(
-    model: nn.Module, data: HeteroData, kwargs: Mapping[str, Any], level: ModelTaskLevel, nodes: bool
+    model: nn.Module,
+    data: HeteroData,
+    kwargs: Mapping[str, Any],
+    level: ModelTaskLevel,
+    nodes: bool,
+    output: str | None = None,
 ) -> tuple[HeteroModel, HeteroGraph]:
     """The model as one of flat graphs, and one graph flattened.
 
@@ -48,6 +53,7 @@ def adapt_data(
         kwargs: model arguments that are not in the graph.
         level: what the model's rows stand for.
         nodes: whether features will be masked.
+        output: node type that the model's rows stand for, if it is known.
     """
     if not isinstance(data, HeteroData):
         raise InputError(
@@ -59,11 +65,14 @@ def adapt_data(
     sizes = {kind: int(store.num_nodes or 0) for kind, store in data.node_items()}
     features = {kind: store.x for kind, store in data.node_items() if store.get("x") is not None}
     with torch.inference_mode(False), borrow(model):
-        return adapt(model, features, edges, given, level, nodes, sizes)
+        return adapt(model, features, edges, given, level, nodes, sizes, output=output)
 
 
 class HeteroJob(ExplainJob):
     """What jobs of heterogeneous graphs share."""
+
+    output_type: str | None = None
+    """Node type that the model's rows stand for, if it is known; else it is found out."""
 
     def _baselines(self, settings: BaseSettings) -> tuple[Any, Any]:
         if not isinstance(self.algorithm, BatchedAlgorithm):
@@ -94,7 +103,7 @@ class HeteroJob(ExplainJob):
 
     def adapt(self, data: HeteroData, kwargs: Mapping[str, Any]) -> tuple[HeteroModel, HeteroGraph]:
         """The model as one of flat graphs, and one graph flattened."""
-        model, graph = adapt_data(self.model, data, kwargs, self.outcome.level, self.masks[1])
+        model, graph = adapt_data(self.model, data, kwargs, self.outcome.level, self.masks[1], self.output_type)
         return model, fill_in(graph, self.feature_baseline, self.edge_baseline)
 
     @property
@@ -174,7 +183,7 @@ class HeteroGraphJob(HeteroJob, OneGraphJob):
 
     @cached_property
     def inputs(self) -> ModelInputs:
-        return self._adapted[1].inputs
+        return replace(self._adapted[1].inputs, original_size=self.original_size)
 
     def model_inputs(self, data: HeteroData, kwargs: dict[str, Any]) -> ModelInputs:
         return self.inputs

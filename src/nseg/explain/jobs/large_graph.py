@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from copy import copy
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,12 +68,16 @@ class LargeGraphJob(ExplainJob):
             local = torch.arange(len(some)) if self._pairs is not None else subgraph.position(some)
             job.sample = frozenset(n for n, row in zip(local.tolist(), some.tolist(), strict=True) if row in self.sample)
             for one, row in zip(job.explanations(local), some.tolist(), strict=True):
-                device, nodes = one.node_id.device, one.node_id.cpu()
-                one.left_out = int(subgraph.left_out[nodes[one.edge_index[1].cpu()].unique()].sum())
-                one.edge_id, one.node_id = subgraph.edge[one.edge_id.cpu()].to(device), subgraph.node[nodes].to(device)
-                one.output_id = row
+                self._renumber(one, subgraph)
+                one.output_id = self.output_id(row)
                 yield one
             self.plain |= job.plain
+
+    def _renumber(self, one: Any, subgraph: Subgraph) -> None:
+        """Give nodes and edges of an explanation the caller's numbers, and say how many edges were left out."""
+        device, nodes = one.node_id.device, one.node_id.cpu()
+        one.left_out = int(subgraph.left_out[nodes[one.edge_index[1].cpu()].unique()].sum())
+        one.edge_id, one.node_id = subgraph.edge[one.edge_id.cpu()].to(device), subgraph.node[nodes].to(device)
 
     @cached_property
     def _pairs(self) -> Tensor | None:
@@ -94,6 +99,10 @@ class LargeGraphJob(ExplainJob):
         if target is not None:
             target = torch.as_tensor(target).flatten().cpu()[rows if self._pairs is not None else subgraph.node]
         job = OneGraphJob(self.explainer, copy(subgraph.data).to(device), target, self.budget, kwargs)
+        return self._share(job)
+
+    def _share(self, job: OneGraphJob) -> OneGraphJob:
+        """A job on a subgraph that knows what this one knows."""
         job.original_size, job.advance = (self.data.num_edges, self.data.num_nodes), self.advance
         job.notes, job.plain, job.outcome = self.notes, self.plain, self.outcome
         return job
@@ -114,18 +123,22 @@ class LargeGraphJob(ExplainJob):
     @cached_property
     def _probe(self) -> tuple[int, float]:
         """The model's message passing steps and its bytes per node and edge, measured on a small subgraph."""
-        number = self.number_of_outputs()
-        some = torch.arange(0, number, -(-number // 256))
-        ((some, subgraph), *_) = self._fitting_subgraphs(some, 1, 1e5)
-        inputs = self._job_on(subgraph, some).inputs
+        job = self._probe_job()
         with wrap_model_errors():
-            calls = trace_model(self.model, inputs, self.outcome)[1]
+            calls = trace_model(job.network, job.inputs, self.outcome)[1]
         if any(call.receiver != 1 for call in calls):
             raise ModelError(
                 "On a large graph messages must go from source to target (got a layer with flow='target_to_source'). Write "
                 "the graph with edge_index.flip(0), and use layers with the default flow."
             )
-        return len(calls), bytes_per_member(self.model, inputs, self.outcome)
+        return len(calls), bytes_per_member(job.network, job.inputs, self.outcome)
+
+    def _probe_job(self) -> OneGraphJob:
+        """A job on a small subgraph, around outputs from all over the graph."""
+        number = self.number_of_outputs()
+        some = torch.arange(0, number, -(-number // 256))
+        ((some, subgraph), *_) = self._fitting_subgraphs(some, 1, 1e5)
+        return self._job_on(subgraph, some)
 
     @property
     def _most_members(self) -> float:
@@ -158,5 +171,6 @@ class LargeGraphJob(ExplainJob):
     def _output(self, subgraph: Subgraph, rows: Tensor) -> Tensor:
         """The model's output for some rows on a subgraph."""
         with wrap_model_errors():
-            output = call_model(self.model, self._job_on(subgraph, rows).inputs, self.outcome)
+            job = self._job_on(subgraph, rows)
+            output = call_model(job.network, job.inputs, self.outcome)
         return output if self._pairs is not None else output[subgraph.position(rows).to(output.device)]
