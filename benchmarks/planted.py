@@ -115,6 +115,17 @@ class PlantedSet:
         x = torch.eye(4)[[COLOURS.index(one) for one in colours]] if self.coloured else torch.ones(len(colours), 1)
         return Data(x=x, edge_index=edge_index, y=torch.tensor([label]), edge_truth=planted)
 
+    def with_motif(self, graph: Data, label: int, rng: np.random.Generator) -> Data:
+        """A graph of the first class with the motif of another, joined at a random node that has no colour."""
+        piece, first = self.motifs[label - 1].piece, int(graph.num_nodes)
+        grey = (graph.x[:, -1] == 1).nonzero().flatten().tolist()
+        pairs = [(a + first, b + first) for a, b in piece.edges]
+        pairs += [(grey[int(rng.integers(len(grey)))], first + int(rng.choice(sorted(piece))))]
+        ends = torch.tensor(pairs).T
+        colours = [COLOURS.index(piece.nodes[n]["colour"]) for n in sorted(piece)]
+        x = torch.eye(4)[colours] if self.coloured else torch.ones(len(colours), 1)
+        return Data(x=torch.cat([graph.x, x]), edge_index=torch.cat([graph.edge_index, ends, ends.flip(0)], 1))
+
     @cached_property
     def decoys(self) -> list[nx.Graph]:
         """Motifs without an edge, in which no motif of the set occurs; trees if there are no colours."""

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from zoo import GRAPH_CONFIG, NODE_MODELS, explainer, graph, quick, seeded
 
 import nseg
-from nseg import InputError, ModelError, NsegWarning
+from nseg import InputError, ModelError, NsegWarning, UnsupportedError
 from nseg.live.edits import GraphEdits, changed_inputs
 from nseg.live.launch import Studio, make_studio
 from nseg.live.neighbourhood import Neighbourhoods
@@ -191,13 +191,14 @@ def test_answers_over_the_wire_equal_those_in_python(running: Studio) -> None:
     )
 
 
-def test_twenty_clients_get_their_own_answers(running: Studio) -> None:
+@pytest.mark.parametrize("actions", [25, pytest.param(100, marks=pytest.mark.slow)])
+def test_twenty_clients_get_their_own_answers(running: Studio, actions: int) -> None:
     explain, data = node_case()
     pairs = undirected_pairs(data)
 
     def client(number: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         found = []
-        for action in range(25):
+        for action in range(actions):
             removed = [list(pairs[(number + action * k) % len(pairs)]) for k in range(3)]
             body = {"output": (number + action) % data.num_nodes, "edits": {"removed": removed}}
             status, answer = ask(running.address, "predict", body)
@@ -207,7 +208,7 @@ def test_twenty_clients_get_their_own_answers(running: Studio) -> None:
 
     with ThreadPoolExecutor(20) as pool:
         everything = [one for some in pool.map(client, range(20)) for one in some]
-    assert len(everything) == 500
+    assert len(everything) == 20 * actions
     known: dict[str, list[float]] = {}
     for body, answer in everything:
         key = json.dumps(body)
@@ -247,6 +248,9 @@ def test_a_port_in_use_and_wrong_data_get_a_sentence() -> None:
         make_studio(explain.model, data)
     with pytest.raises(InputError, match="must get one graph"):
         make_studio(explain, [data])
+    for typed in (HeteroData(), [HeteroData()]):
+        with pytest.raises(UnsupportedError, match=r"one type of nodes and edges \(got HeteroData\)"):
+            make_studio(explain, typed)
 
 
 def test_a_browser_that_is_not_there_gets_a_sentence(monkeypatch) -> None:
@@ -499,3 +503,48 @@ def test_features_are_changed_and_a_session_is_saved_and_opened(running: Studio,
         check_shown(other, off)
         other.get_by_role("button", name="Undo").click()
         check_shown(other, more)
+
+
+@browser_needed
+def test_what_goes_wrong_is_said_on_the_page_and_the_page_goes_on() -> None:
+    model = Failing()
+    data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]))
+    case = explainer(model, quick(steps=5), GRAPH_CONFIG, edge_mask_type="object"), [data]
+    studio = make_studio(*case, patience=1.0, token="secret").start()
+    wait_for(studio)
+    host, port = urlsplit(studio.address).netloc, urlsplit(studio.address).port
+
+    def press(name: str) -> None:
+        page.get_by_role("checkbox", name=name, exact=True).focus()
+        page.keyboard.press("Enter")
+
+    def wait_to_read(text: str, where: str = "#message") -> None:
+        page.locator(where, has_text=text).wait_for()
+
+    with opened(studio.address, LARGE) as (page,):
+        press("edge 0 - 1")
+        wait_to_read("The model says class 1.", "#says")
+        press("edge 1 - 2")  # a model that raises
+        wait_to_read("there must be an edge")
+        wait_to_read("The model has not answered.", "#says")
+        press("edge 1 - 2")
+        wait_to_read("The model says class 1.", "#says")
+        model.delay = 2.0  # a model that hangs
+        press("edge 0 - 1")
+        wait_to_read("has not answered within 1 seconds")
+        model.delay = 0.0
+        page.wait_for_timeout(1500)
+        page.get_by_role("button", name="Undo").click()
+        press("node 2")
+        wait_to_read("The model says class 1.", "#says")
+        studio.stop()
+        press("node 2")
+        wait_to_read("The studio does not answer")
+        again = make_studio(*case, token="secret", port=port or 0).start()
+        wait_for(again)
+        press("node 1")  # the page goes on where it was
+        wait_to_read("The model says class 1.", "#says")
+        assert page.get_by_role("checkbox", name="edge 0 - 1", exact=True).get_attribute("aria-checked") == "false"
+        page.goto(f"http://{host}/wrong/")
+        assert "The token in the address is wrong" in page.content()
+        again.stop()

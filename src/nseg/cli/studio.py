@@ -34,9 +34,7 @@ def studio(
     from nseg.live.launch import make_studio
 
     subject = load_subject(dataset, arch, model, weights, data, level)
-    explainer = make_explainer(
-        subject.model, subject.config, masks, make_algorithm("nseg", None, masks, None, undirected=True)
-    )
+    explainer = make_explainer(subject.model, subject.config, masks, make_algorithm("nseg", None, masks, None))
     running = make_studio(explainer, subject.benchmark or subject.graphs, port=port, patience=patience)
     console().print(f"The studio is at {running.address} (Ctrl-C stops it).", soft_wrap=True, highlight=False)
     if browser and not webbrowser.open(running.address):

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer
 
 from nseg.datasets import Benchmark
-from nseg.errors import InputError, ModelError
+from nseg.errors import InputError, ModelError, UnsupportedError
 from nseg.graphs.large import LargeGraph
 from nseg.graphs.separate import separate_graphs
 from nseg.live.edits import GraphEdits
@@ -50,8 +50,13 @@ class StudioSubject:
         if not isinstance(explainer, Explainer):
             raise InputError(f"studio(explainer, data) must get an Explainer (got {type(explainer).__name__}).")
         if isinstance(data, Benchmark):
+            if isinstance(data.graphs[0], HeteroData):
+                raise _no_types()
             graphs: Any = data.graphs[0] if data.level == "node" else data.graphs
             return cls(explainer, graphs, data.names(**names), _large(explainer, graphs))
+        first = data[0] if isinstance(data, list | tuple) and data else data
+        if isinstance(first, HeteroData):
+            raise _no_types()
         one = type(data) is Data or isinstance(data, LargeGraph)
         graphs = data if one else list(separate_graphs(data))
         level = explainer.model_config.task_level.value
@@ -120,6 +125,13 @@ class StudioSubject:
         if not isinstance(y, torch.Tensor) or y.is_floating_point() or y.numel() <= row:
             return None
         return int(y.flatten()[row])
+
+
+def _no_types() -> UnsupportedError:
+    return UnsupportedError(
+        "The studio draws graphs of one type of nodes and edges (got HeteroData). For heterogeneous graphs use "
+        "nseg.explain_many and nseg.report, nseg.counterfactual for what-if questions, and nseg.patterns."
+    )
 
 
 def _large(explainer: Explainer, graph: Any) -> Neighbourhoods | None:

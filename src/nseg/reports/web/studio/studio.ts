@@ -18,7 +18,9 @@ let adding: number | "first" | null = null;
 let selected: number | null = null;
 let features: Features = [];
 
-const message = h("p", { role: "status", "aria-live": "polite", class: "note", id: "message" });
+const message = h("p", { role: "status", "aria-live": "polite", id: "message" });
+const legend = h("figcaption");
+const what = h("label", { for: "output" });
 const bar = h("progress", { max: 1, "aria-label": "Progress" });
 const waiting = h("div", { class: "buttons", hidden: true }, bar, h("button", { type: "button", click: () => withdraw() }, "Cancel"));
 const answer = h("section", { "aria-label": "What the model says" });
@@ -65,6 +67,7 @@ async function open(wanted: number): Promise<boolean> {
 
 function show(found: View): void {
   [view, steps, step, explanation, selected, features] = [found, [{ edits: NONE, predicted: found.predicted, probabilities: found.probabilities }], 0, null, null, []];
+  what.textContent = found.target === null ? "Graph" : "Node";
   output.value = String(found.output);
   output.max = String(found.outputs - 1);
   replaceContent(target, ...found.classes.map((name, n) => h("option", { value: n }, name)));
@@ -111,7 +114,7 @@ async function explain(): Promise<void> {
   const found = await askSlowly<Explanation>("explain", "Explaining", { output: view.output, edits: edits() });
   if (found === null) return;
   here.explanation = explanation = found;
-  say(`The explanation keeps ${found.kept.length} edges.`);
+  say(`The explanation keeps ${found.kept.length === 1 ? "1 edge" : `${found.kept.length} edges`}.`);
   draw();
 }
 
@@ -167,10 +170,21 @@ function draw(): void {
   undo.toggleAttribute("disabled", step === 0);
   redo.toggleAttribute("disabled", step === steps.length - 1);
   chooser.value = selected === null ? "" : String(selected);
+  drawLegend(view);
   drawAnswer(view);
   drawReason(view);
   drawFeatures(view);
   drawHistory(view);
+}
+
+/** What one can do with the drawing, and what its lines and rings mean. */
+function drawLegend(shown: View): void {
+  const parts = recorded ? [] : ["Click an edge to switch it off or on, and a node to switch its features."];
+  if (shown.target !== null) parts.push("The ring with a thick line is the explained node.");
+  if (edits().removed.length + edits().hidden.length) parts.push("Dotted: switched off.");
+  if (explanation?.kept.length) parts.push("Thick blue lines: kept by the explanation.");
+  if (edits().added.length) parts.push("Orange lines: added.");
+  legend.textContent = parts.join(" ");
 }
 
 function drawAnswer(shown: View): void {
@@ -273,7 +287,7 @@ const button = (text: string, act: () => void): HTMLButtonElement => h("button",
 const file: HTMLInputElement = h("input", { type: "file", accept: "application/json", id: "file", class: "hidden-file", change: () => void load(file.files?.[0]).then(() => (file.value = "")) });
 const by = (amount: number): void => void open(Math.min(Math.max((view?.output ?? 0) + amount, 0), (view?.outputs ?? 1) - 1));
 const live: Child[] = [
-  h("div", { class: "buttons" }, h("label", { for: "output" }, "Output"), output, button("Previous", () => by(-1)), button("Next", () => by(1))),
+  h("div", { class: "buttons" }, what, output, button("Previous", () => by(-1)), button("Next", () => by(1))),
   h("div", { class: "buttons" }, undo, redo, join, button("Start again", () => void change(NONE))),
   h("div", { class: "buttons" }, button("Explain this", () => void explain()), button("Smallest change", () => void smallest(null))),
   h("div", { class: "buttons" }, button("Why not this class?", () => void smallest(Number(target.value))), target),
@@ -282,7 +296,7 @@ const live: Child[] = [
 const files = h("div", { class: "buttons" }, button("Save as a page", () => void savePage()), button("Save as JSON", () => download(JSON.stringify(session(), null, 1), "application/json", `studio-${view?.output ?? 0}.json`)), button("Open a session", () => file.click()), file);
 const controls = recorded ? [h("div", { class: "buttons" }, undo, redo)] : live;
 const side = h("aside", { class: "studio-side" }, ...controls, message, waiting, answer, reason, table, history, recorded ? null : files);
-document.getElementById("page")?.replaceChildren(header(), h("main", { class: "studio" }, side, canvas as unknown as HTMLElement));
+document.getElementById("page")?.replaceChildren(header(), h("main", { class: "studio" }, side, h("figure", { class: "studio-drawing" }, canvas as unknown as HTMLElement, legend)));
 startTheme();
 if (recorded) {
   const stored = JSON.parse(recorded) as { view: View; session: Session };
