@@ -196,12 +196,11 @@ print(json.dumps([t.digest(t.portable()), t.plain_data(t.Law(0.5)), t.fingerprin
 def test_hashes_are_equal_in_every_process() -> None:
     here = [digest(portable()), plain_data(Law(0.5)), fingerprint.of_model(Act(torch.tanh))]
     script = SCRIPT.format(tests=str(Path(__file__).parent))
-    for seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": seed}
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, text=True, check=True
-        )
-        assert json.loads(done.stdout) == here
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}  # here it is 0 or random
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script], env=environment, capture_output=True, text=True, check=True
+    )
+    assert json.loads(done.stdout) == here
 
 
 def test_hashes_survive_pickling() -> None:

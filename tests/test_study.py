@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import signal
 import subprocess
 import sys
 import time
@@ -21,9 +20,10 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from nseg import NsegError, baselines, explain_many, metrics, study
+from nseg.backends.start import ForkedProcess, can_fork
 from nseg.baselines.catalogue import MethodEntry
 from nseg.baselines.trivial import All
-from nseg.cli import app
+from nseg.cli import app, run
 from nseg.storage import files
 from nseg.study import figures, folder, plan, summary, tables, task, trial
 from nseg.study.summary import Score
@@ -188,24 +188,6 @@ def test_the_hash_of_the_source_is_by_rooms(tmp_path, monkeypatch):
     assert changes("metrics/m.py", "measures")
 
 
-def test_methods_without_a_seed_do_not_depend_on_it():
-    found = task.load_task("tree-cycles", "gcn", "ours")
-
-    def masks(name, seed):
-        known = baselines.find(name).Settings.__dataclass_fields__
-        few = {k: v for k, v in {"steps": 2, "epochs": 2, "rounds": 0, "rollouts": 2}.items() if k in known}
-        few |= {"samples": 2} if name in ("captum", "subgraphx") else {}
-        made = baselines.make(name, seed=seed, **few)
-        explain, index = found.explainer(made, "e"), found.instances(180, getattr(made.settings, "most", None))
-        if hasattr(made, "fit"):
-            made.fit(explain, found.graphs, index, progress=False)
-        return torch.cat([one.edge_mask for one in explain_many(explain, found.graphs, index)])
-
-    for name, entry in baselines.CATALOGUE.items():
-        if name != "attention":  # the model has none
-            assert torch.equal(masks(name, 0), masks(name, 1)) != entry.seeded, name
-
-
 # --- running it ----------------------------------------------------------------------------------------------------------
 
 
@@ -281,28 +263,51 @@ def test_a_trial_without_small_enough_instances_is_skipped(tmp_path):
     assert "exhaustive" not in {line.label for line in summary.summary(run, "tiny")}
 
 
-def command(file, folder):
-    words = ["bench", str(file), "--out", str(folder), "--json"]
-    code = f"import sys; from nseg.cli import run; sys.argv[1:] = {words!r}; run()"
-    env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
-    )
+class Bench:
+    """``nseg bench`` in another process; ``output`` is what it prints. A fork need not import torch."""
+
+    def __init__(self, file, folder):
+        words = ["bench", str(file), "--out", str(folder), "--json"]
+        if can_fork():
+            reader, writer = os.pipe()
+            self.process, self.output = ForkedProcess(lambda out: self.run(words, out), writer), os.fdopen(reader)
+            os.close(writer)
+        else:
+            code = f"import sys; from nseg.cli import run; sys.argv[1:] = {words!r}; run()"
+            pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+            self.process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipe)
+            self.output = self.process.stdout
+
+    @staticmethod
+    def run(words, out):
+        sys.argv[1:], sys.stdout, sys.stderr = (
+            words,
+            os.fdopen(out, "w", 1),
+            os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"),
+        )
+        try:
+            run()
+        except SystemExit as stop:
+            if stop.code:
+                raise
 
 
 def test_two_processes_share_a_run_and_a_killed_one_loses_only_its_current_trial(tmp_path, done):
     file = tmp_path / "tiny.toml"
     file.write_text(TINY)
-    first = command(file, tmp_path / "run")
-    first.stdout.readline()  # one record is there, the next is in flight
-    first.send_signal(signal.SIGKILL)
-    first.wait()
-    first.stdout.close()
+    first = Bench(file, tmp_path / "run")
+    with first.output:
+        first.output.readline()  # one record is there, the next is in flight
+        first.process.kill()
+        first.process.wait()
     left = set(os.listdir(tmp_path / "run" / "records"))
     assert 1 <= len(left) < TRIALS
-    two = [command(file, tmp_path / "run") for _ in range(2)]
-    made = [[json.loads(line)["key"] for line in one.communicate()[0].splitlines()] for one in two]
-    assert [one.returncode for one in two] == [0, 0]
+    two = [Bench(file, tmp_path / "run") for _ in range(2)]
+    made = []
+    for one in two:
+        with one.output:
+            made.append([json.loads(line)["key"] for line in one.output])
+    assert [one.process.wait() for one in two] == [0, 0]
     keys = {name.removesuffix(".json") for name in os.listdir(tmp_path / "run" / "records") if not name.startswith(".")}
     whole = {name.removesuffix(".json") for name in left if not name.startswith(".")}
     assert sorted(made[0] + made[1]) == sorted(keys - whole)  # each missing one by one process, none twice
