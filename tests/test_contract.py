@@ -6,7 +6,8 @@ ran on), and masks and numbers have the right shape and range. What single metho
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -205,8 +206,21 @@ CASES = {
     ),
 }
 
-every_method = pytest.mark.parametrize("name", [name for name in CATALOGUE if name != "attention"])  # needs a GAT
+METHODS = [name for name in CATALOGUE if name != "attention"]  # needs a GAT
+ONE_OF_EACH_KIND = ("nseg", "saliency", "pgexplainer", "subgraphx")
+"""A method that searches, one that takes gradients, one that is trained, and one that only asks the model."""
+
+
+def in_turn(cases: Iterable[str], everywhere: Collection[str] = ONE_OF_EACH_KIND) -> list[tuple[str, str]]:
+    """Every method with one case, taking turns, and some with all: how a case is run does not depend on the method."""
+    some = [*cases]
+    turns = zip(METHODS, itertools.cycle(some))
+    return [(name, case) for name, turn in turns for case in (some if name in everywhere else [turn])]
+
+
+every_method = pytest.mark.parametrize("name", METHODS)
 every_level = pytest.mark.parametrize("level", LEVELS)
+every_method_at_some_level = pytest.mark.parametrize(("name", "level"), in_turn(LEVELS))
 
 
 @cache
@@ -236,8 +250,9 @@ def assert_same_explanation(one: Explanation, full: Explanation) -> None:
     assert one.exact == full.exact
 
 
-@every_method
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("name", "case"), [*itertools.product(METHODS, LEVELS), *in_turn(case for case in CASES if case not in LEVELS)]
+)
 def test_a_batch_equals_each_alone_in_any_order(name: str, case: str) -> None:
     explainer, batch = explained(name, case)
     assert tuple(one.output_id for one in batch) == CASES[case].index
@@ -302,8 +317,7 @@ def assert_equal(before: object, after: object) -> None:
         assert before == after
 
 
-@every_method
-@every_level
+@every_method_at_some_level
 def test_the_model_and_the_random_state_are_untouched_also_when_the_model_raises(name: str, level: str) -> None:
     """The calls of a whole run are counted; then the model fails at the first and in the middle, alone and in a batch."""
     case, plenty = LEVELS[level], 10**9
@@ -337,8 +351,7 @@ def test_the_model_and_the_random_state_are_untouched_also_when_the_model_raises
 # --- seeds, shapes and ranges ----------------------------------------------------------------------------------------------
 
 
-@every_method
-@every_level
+@every_method_at_some_level
 def test_equal_seeds_give_equal_masks_also_after_pygs_explainer(name: str, level: str) -> None:
     """Neither the global random state nor what PyG's GNNExplainer leaves on a model matters."""
     case, model = LEVELS[level], seeded(LEVELS[level].model)
@@ -353,8 +366,7 @@ def test_equal_seeds_give_equal_masks_also_after_pygs_explainer(name: str, level
         assert [one[key] for key in NUMBERS] == [same[key] for key in NUMBERS]
 
 
-@every_method
-@every_level
+@pytest.mark.parametrize(("name", "level"), in_turn(LEVELS, [name for name in METHODS if CATALOGUE[name].seeded]))
 def test_another_seed_changes_the_masks_of_seeded_methods_and_nothing_else(name: str, level: str) -> None:
     case, (_, first) = LEVELS[level], explained(name, level)
     other = case.many(case.explainer(name, seed=1), name)
