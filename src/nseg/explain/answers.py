@@ -107,7 +107,7 @@ def build_explanation(
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
     found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
-    reached = torch.isin(torch.arange(edge_id.numel(), device=edge_id.device), edge_at)
+    reached = torch.zeros_like(edge_id, dtype=torch.bool).index_fill(0, edge_at, True)
     values = {
         "reached": reached,
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
@@ -156,10 +156,8 @@ def _renumber(code: Tensor, bits: Tensor) -> Tensor:
     >>> _renumber(torch.tensor([0b101, 0b110]), torch.tensor([0, 2])).tolist()
     [3, 2]
     """
-    found = torch.zeros_like(code)
-    for position, bit in enumerate(bits.tolist()):
-        found |= (code >> bit & 1) << position
-    return found
+    position = torch.arange(len(bits), device=code.device)
+    return ((code.unsqueeze(-1) >> bits & 1) << position).sum(-1)
 
 
 def _what_was_done(answer: BatchAnswer, tied: bool) -> dict[str, Any]:

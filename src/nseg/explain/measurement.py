@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -37,13 +38,13 @@ class Measured:
     by: Mapping[str, Evaluation]
     empty: Evaluation
 
-    @property
+    @cached_property
     def own(self) -> Evaluation:
         """The answer that explanations are judged by."""
         both = self.intervention == "both"
         return self.by["mask"].smaller(self.by["remove"]) if both else self.by[self.intervention]
 
-    @property
+    @cached_property
     def p(self) -> Tensor:
         """p_factual and p_complement, [2, B]."""
         return torch.stack([self.own.p_factual, self.own.p_complement])

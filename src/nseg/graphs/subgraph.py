@@ -50,8 +50,11 @@ def reverse_edges(edge_index: Tensor, nodes: int, kind: Tensor | None = None) ->
     if kind is not None and kind.numel():
         kinds = int(kind.max()) + 1
         edge_index, nodes = edge_index * kinds + kind, nodes * kinds
-    forward, backward = edge_keys(edge_index, nodes), edge_keys(edge_index.flip(0), nodes)
+    forward, backward = (ends[0] * nodes + ends[1] for ends in (edge_index, edge_index.flip(0)))
     known, order = forward.sort()
+    if bool((known[1:] == known[:-1]).any()):  # parallel edges
+        forward, backward = edge_keys(edge_index, nodes), edge_keys(edge_index.flip(0), nodes)
+        known, order = forward.sort()
     partner = torch.searchsorted(known, backward).clamp(max=max(known.numel() - 1, 0))
     return torch.where(known[partner] == backward, order[partner], position)
 

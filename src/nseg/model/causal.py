@@ -176,9 +176,7 @@ class CausalModel:
         size = self._worlds_at_once(worlds)
         parts = []
         for start in range(0, worlds, size):
-            # the last block is padded, so that all blocks share one plan
-            block = torch.arange(start, start + size, device=self.instances.x.device).clamp(max=worlds - 1)
-            some = weights if size == worlds else {name: w[block] for name, w in weights.items()}
+            some = weights if size == worlds else {name: _rows(w, start, size) for name, w in weights.items()}
             parts.append(self._run(some, size))
         return parts[0] if len(parts) == 1 else torch.cat(parts)[:worlds]
 
@@ -299,6 +297,13 @@ class CausalModel:
         """Whether the output changes if all edges (or features) are masked."""
         with_it, without = (self.output({name: weight}) for weight in (ones, torch.zeros_like(ones)))
         return not torch.equal(with_it, without)
+
+
+def _rows(weight: Tensor, start: int, size: int) -> Tensor:
+    """Rows of the weights of some worlds; the last block is padded, so that all blocks share one plan."""
+    block = weight[start : start + size]
+    missing = size - len(block)
+    return torch.cat([block, block[-1:].expand(missing, *block.shape[1:])]) if missing else block
 
 
 def _require_finite(value: Tensor) -> Tensor:

@@ -239,6 +239,8 @@ def rescaled_messages(runner: WorldRunner, edge_index: Tensor | None, tied: bool
         rules = [recognise_rule(step, given) for step in steps]
     else:  # weights of edges outside the instances are not known here
         rules = [recognise_rule(call, {}) for call in whole]
+    same: dict[DegreeRule, DegreeRule] = {}
+    rules = [same.setdefault(rule, rule) for rule in rules]  # equal rules are one object, so that steps can share weights
     degrees = {}
     for rule, step in dict(zip(rules, steps, strict=True)).items():
         call = next((c for r, c in zip(rules, whole, strict=False) if r == rule), None) if edge_index is not None else None
