@@ -118,8 +118,10 @@ class Network(nn.Module):
 class Values(Network):
     """A regression of nodes, links or graphs: one number per row."""
 
-    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
-        return super().forward(*args, **kwargs)[:, :1]
+    def forward(
+        self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None, edge_label_index: Tensor | None = None
+    ) -> Tensor:
+        return super().forward(x, edge_index, batch, edge_label_index)[:, :1]
 
 
 @dataclass(frozen=True)
