@@ -20,6 +20,7 @@ from zoo import (
     arguments,
     explainer,
     graph,
+    quick,
     seeded,
 )
 
@@ -59,9 +60,13 @@ def agree_also_hard(one: Explanation, full: Explanation) -> None:
     assert one.exact == full.exact
 
 
+ALL_MASKS = ("gcn", "gin", "gat")
+LARGEST_MASKS = ("gine", "cheb", "both directions", "shared layer, jumping knowledge, batch norm, dropout")
+
+
 def masks_of(name: str) -> list[str]:
-    """All kinds of masks for a normalised, a summing and an attentive layer; edges and the largest masks for the others."""
-    return list(MASKS) if name in ("gcn", "gin", "gat") else ["e"] if name == "global mean" else ["e", "attributes"]
+    """All kinds for a normalised, a summing and an attentive layer; edges for every layer; the largest for some others."""
+    return list(MASKS) if name in ALL_MASKS else ["e", *(["attributes"] if name in LARGEST_MASKS else [])]
 
 
 @pytest.mark.parametrize(("name", "masks"), [(name, masks) for name in NODE_MODELS for masks in masks_of(name)])
@@ -73,12 +78,12 @@ def test_nodes_in_a_batch_are_explained_as_alone(name: str, masks: str) -> None:
     kwargs = arguments(model, data)
     found = explain_many(explain, data, rows, **kwargs)
     assert [one.output_id for one in found] == rows
-    for one in found[1:3]:
+    for one in found[1:2]:
         agree_also_hard(one, explain(data.x, data.edge_index, index=one.output_id, **kwargs))
     assert found[0].pns == pytest.approx(found[-1].pns, abs=1e-4)  # the same node twice
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_batch_size_and_order_do_not_matter(draw) -> None:
     name = draw.draw(st.sampled_from(["gcn", "gin", "gat", "sage", "transformer", "tag"]))
@@ -106,7 +111,7 @@ def graphs(count: int = 7) -> list[Data]:
 @pytest.mark.parametrize(("make", "masks"), [*((Molecule, masks) for masks in MASKS), (NoBatch, "e")], ids=str)
 def test_graphs_in_a_batch_are_explained_as_alone(make, masks: str) -> None:
     slow = make is NoBatch  # each world is a pass of its own there
-    model, few, some = seeded(make), {"steps": 3, "exact": 0} if slow else {}, graphs(3 if slow else 5)
+    model, few, some = seeded(make), {"steps": 3, "exact": 0} if slow else {}, graphs(3 if slow else 4)
     explain = explainer(model, NSEG(**{**NOISY, **few}), GRAPH_CONFIG, **MASKS[masks])
     found = explain_many(explain, some)
     backwards = explain_many(explain, some[::-1], budget=700_000)[::-1]
@@ -136,7 +141,7 @@ def test_links_in_a_batch_are_explained_as_alone(masks: str) -> None:
     explain = explainer(model, NSEG(**NOISY), LINK_CONFIG, **MASKS[masks])
     found = explain_many(explain, data, [2, 0, 3], edge_label_index=pairs)
     assert [one.output_id for one in found] == [2, 0, 3]
-    for one in found:
+    for one in found[:2]:
         agree(one, explain(data.x, data.edge_index, index=one.output_id, edge_label_index=pairs))
 
 
@@ -169,7 +174,7 @@ def test_the_model_gives_its_prediction_on_the_computation_graph_alone() -> None
     data = graph(nodes=60, edges=80)
     for name in NODE_MODELS.keys() - {"gcn, cached"}:  # which takes any graph for the first one it saw
         model = seeded(NODE_MODELS[name])
-        explain = explainer(model, NSEG(steps=1))
+        explain = explainer(model, quick(steps=0))
         kwargs = arguments(model, data)
         with torch.no_grad():
             full = model(data.x, data.edge_index, **kwargs)
@@ -184,7 +189,7 @@ def test_the_model_gives_its_prediction_on_the_computation_graph_alone() -> None
 
 def test_phenomenon_explains_the_given_class() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    explain = explainer(model, NSEG(steps=3), explanation_type="phenomenon", edge_mask_type="object")
+    explain = explainer(model, quick(steps=3), explanation_type="phenomenon", edge_mask_type="object")
     for found in (explain_many(explain, data, [2, 9]), explain_many(explain, data, [2, 9], target=data.y)):
         for one in found:
             assert int(one.target[one.index]) == int(data.y[one.output_id])
@@ -194,14 +199,14 @@ def test_phenomenon_explains_the_given_class() -> None:
     some = graphs(3)
     labelled = [Data(x=g.x, edge_index=g.edge_index, y=torch.tensor([2])) for g in some]
     molecule = seeded(Molecule)
-    explain = explainer(molecule, NSEG(steps=2), GRAPH_CONFIG, explanation_type="phenomenon", edge_mask_type="object")
+    explain = explainer(molecule, quick(steps=2), GRAPH_CONFIG, explanation_type="phenomenon", edge_mask_type="object")
     one = explain_many(explain, labelled)[1]
     with torch.no_grad():
         p = molecule(some[1].x, some[1].edge_index).softmax(-1)[0, 2]
     all_kept = explain_many(
         explainer(
             molecule,
-            NSEG(steps=0, extract="threshold", threshold=0.0),
+            quick(steps=0, extract="threshold", threshold=0.0),
             GRAPH_CONFIG,
             explanation_type="phenomenon",
             edge_mask_type="object",
@@ -214,7 +219,7 @@ def test_phenomenon_explains_the_given_class() -> None:
 
 def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     model, data = seeded(NODE_MODELS["gin"]), graph()
-    explain_many(explainer(model, NSEG(steps=3)), data, [1, 2], progress=True)
+    explain_many(explainer(model, quick(steps=3)), data, [1, 2], progress=True)
     assert "explaining" in capsys.readouterr().err
-    explain_many(explainer(model, NSEG(steps=3)), data, [1, 2])
+    explain_many(explainer(model, quick(steps=3)), data, [1, 2])
     assert capsys.readouterr().err == ""
