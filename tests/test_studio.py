@@ -476,6 +476,9 @@ def test_a_person_clicks_and_sees_what_the_model_says(running: Studio) -> None:
         assert page.locator("line.kept").count() == len([one for one in kept if one[0] != one[1]])
         page.get_by_role("button", name="Smallest change").click()
         page.locator("#message", has_text=re.compile("and the model says|Nothing found")).wait_for()
+        says = page.locator("#probabilities tr.best th").inner_text()
+        assert page.locator("#target option:disabled").inner_text() == says  # one asks why not another class
+        assert page.evaluate("document.querySelector('#target').selectedOptions[0].textContent") != says
 
 
 @browser_needed

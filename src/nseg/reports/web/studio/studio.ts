@@ -171,10 +171,18 @@ function draw(): void {
   redo.toggleAttribute("disabled", step === steps.length - 1);
   chooser.value = selected === null ? "" : String(selected);
   drawLegend(view);
+  limitTarget(steps[step]?.predicted);
   drawAnswer(view);
   drawReason(view);
   drawFeatures(view);
   drawHistory(view);
+}
+
+/** One asks why not another class than the one that the model says now. */
+function limitTarget(predicted: number | undefined): void {
+  const options = [...target.options];
+  options.forEach((one, n) => (one.disabled = n === predicted));
+  if (target.selectedIndex === predicted) target.selectedIndex = options.findIndex((one) => !one.disabled);
 }
 
 /** What one can do with the drawing, and what its lines and rings mean. */
@@ -183,7 +191,7 @@ function drawLegend(shown: View): void {
   if (shown.target !== null) parts.push("The ring with a thick line is the explained node.");
   if (edits().removed.length + edits().hidden.length) parts.push("Dotted: switched off.");
   if (explanation?.kept.length) parts.push("Thick blue lines: kept by the explanation.");
-  if (edits().added.length) parts.push("Orange lines: added.");
+  if (edits().added.length) parts.push("Dashed lines: added.");
   legend.textContent = parts.join(" ");
 }
 
