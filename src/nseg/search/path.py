@@ -22,10 +22,10 @@ ONE_BY_ONE = 8
 MOST_SIZES = 62
 """Largest number of sizes: a number of 64 bits says in which of them an element is."""
 
-DROPS = 32
+DROPS = 12
 """Elements of the explanation that are left out one at a time, to see which are needed least."""
 
-RANKINGS = 3
+RANKINGS = 1
 """Rankings of the search whose prefixes are measured, besides orders that begin with the explanation."""
 
 
