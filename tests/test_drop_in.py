@@ -139,3 +139,21 @@ def test_more_parallel_edges_than_pairs_of_nodes() -> None:
         model, NSEG(steps=2), explanation_type="model", edge_mask_type="object", model_config={**NODE, "return_type": "raw"}
     )
     assert explainer(torch.randn(1, 3), edges, index=0).edge_mask.shape == (4,)
+
+
+def test_rows_of_graphs_are_explained_also_if_the_level_is_said_to_be_node() -> None:
+    """As PyG's own test of AttentiveFP asks its GNNExplainer."""
+    batch, edges = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2]), path_of(8)
+    model = Net("multiclass_classification", "graph", "raw").eval()
+    given = {"batch": batch, "edge_label_index": torch.zeros(2, 1, dtype=torch.long)}
+    config = {"mode": "multiclass_classification", "return_type": "raw"}
+    x = torch.rand(8, 3, generator=torch.Generator().manual_seed(0))
+    said, true = (
+        PyGExplainer(model, NSEG(steps=2), explanation_type="model", edge_mask_type="object", model_config=config | level)
+        for level in ({"task_level": "node"}, {"task_level": "graph"})
+    )
+    with pytest.warns(NsegWarning, match="one row per graph of the batch"):
+        one = said(x, edges, index=1, **given)
+    other = true(x, edges, index=1, **given)
+    assert one.pns == other.pns
+    assert torch.equal(one.edge_mask, other.edge_mask)

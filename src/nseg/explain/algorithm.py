@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import ExplainerAlgorithm
-from torch_geometric.explain.config import ExplanationType, MaskType, ModelTaskLevel
+from torch_geometric.explain.config import ExplanationType, MaskType, ModelConfig, ModelTaskLevel
 
 from nseg.errors import NsegWarning, SettingsError
 from nseg.explain.answers import BatchAnswer, build_explanation
@@ -45,6 +45,12 @@ from nseg.search.worlds import evaluate
 ROWS_OF_NODES = (
     "The model is declared to be of task level '{level}', but returns one row per node of type '{type}'. Each row is "
     "explained as that of its node. Set task_level='node' in model_config."
+)
+
+
+ROWS_OF_GRAPHS = (
+    "The model is declared to be of task level 'node', but returns one row per graph of the batch. Each row is explained as "
+    "that of its graph. Set task_level='graph' in model_config."
 )
 
 
@@ -137,13 +143,17 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         check_model(model)
         with torch.inference_mode(False), torch.enable_grad(), borrow(model), one_thread():
             if not is_hetero(x, edge_index):
-                inputs = check_inputs(model, x, edge_index, kwargs, self.model_config.task_level)
+                config = self.model_config
+                inputs = check_inputs(model, x, edge_index, kwargs, config.task_level)
+                if _gives_rows_of_graphs(model, inputs, config.task_level):
+                    warnings.warn(ROWS_OF_GRAPHS, NsegWarning, stacklevel=3)
+                    config = ModelConfig(config.mode, ModelTaskLevel.graph, config.return_type)
                 missing = FeatureBaseline.of(self.settings.baseline, Data(x=inputs.x), self.settings.seed)
                 inputs = replace(inputs, baseline=missing.rows(inputs.x))
                 attributes = self.edge_baseline(Data(**inputs.kwargs))
                 if attributes is not None:
                     inputs = mask_attributes(inputs, attributes)
-                found, measure = self._explain(model, inputs, target, index)
+                found, measure = self._explain(model, inputs, target, index, config)
                 return found.measured_by(measure)
             level = self.model_config.task_level
             adapted, graph = adapt(model, x, edge_index, kwargs, level, self.masks[1], lenient=True)
@@ -151,17 +161,17 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             if graph.schema.output is not None and level is not ModelTaskLevel.node:
                 note = ROWS_OF_NODES.format(level=level.value, type=graph.schema.output)
                 warnings.warn(note, NsegWarning, stacklevel=3)
-            found, measure = self._explain(adapted, graph.inputs, target, index)
+            found, measure = self._explain(adapted, graph.inputs, target, index, self.model_config)
         typed, common = sort_by_type(graph.schema, graph.inputs), self._common
         one = to_types(found, typed, common)
         one.__dict__["_types"] = graph.types
         return one.measured_by(lambda changed: measure(masks_to_flat(changed, typed, common)))
 
     def _explain(
-        self, model: torch.nn.Module, inputs: ModelInputs, target: Any, index: Any
+        self, model: torch.nn.Module, inputs: ModelInputs, target: Any, index: Any, config: ModelConfig
     ) -> tuple[Explanation, Remeasurement]:
         """Explain some outputs of a graph by one common mask; also returns what measures changed masks."""
-        graph = TracedGraph(model, outcome_of(self.model_config, self.settings.outcome), inputs, *self.masks)
+        graph = TracedGraph(model, outcome_of(config, self.settings.outcome), inputs, *self.masks)
         graph.outcome = graph.outcome.complete(graph.output)
         row = graph.check_rows(index)
         given = self.explainer_config.explanation_type is ExplanationType.phenomenon
@@ -242,3 +252,17 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         given = {name: getattr(self.settings, name) for name in usual}  # vars() would also hold cached properties
         changed = {k: v for k, v in given.items() if v != usual[k] or k == "objective"}
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
+
+
+def _gives_rows_of_graphs(model: torch.nn.Module, inputs: ModelInputs, level: ModelTaskLevel) -> bool:
+    """Whether a model that is said to be of nodes returns one row per graph of its batch, as PyG lets it."""
+    graphs = inputs.num_graphs
+    if level is not ModelTaskLevel.node or "batch" not in inputs.kwargs or graphs == inputs.num_nodes:
+        return False
+    given, named = inputs.call_arguments()
+    try:
+        with torch.no_grad():
+            output = model(*given, **named)
+    except Exception:  # what is wrong is said where the model is called in earnest
+        return False
+    return isinstance(output, Tensor) and output.dim() > 0 and len(output) == graphs

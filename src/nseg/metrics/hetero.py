@@ -130,7 +130,8 @@ def _flatten(one: Any, graph: HeteroGraph, number: int, common: bool, explainer:
         if one.get("index") is None
         else torch.as_tensor(one.target)[one.index].flatten()
     )
-    flat.target = own.new_zeros(len(node_id)).index_fill(0, torch.tensor([row]), int(own)) if schema.output else own
+    flat.target = own.new_zeros(len(node_id)).index_fill(0, own.new_tensor([row], dtype=torch.long), own.item())
+    flat.target = flat.target if schema.output else own  # a class, or the value of a regression
     flat.x, flat.edge_index, flat.index, flat.output_id = inputs.x[node_id], edge_index, index, number
     flat.edge_id, flat.node_id = edge_id, node_id
     for name, value in kwargs.items():
