@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from torch_geometric.explain import Explainer as PyGExplainer
 from torch_geometric.explain import HeteroExplanation
 from torch_geometric.nn import GCNConv, SAGEConv, global_add_pool
+from zoo import quick
 
 import nseg
-from nseg import NSEG, Explainer, NsegWarning
+from nseg import Explainer, NsegWarning
 from nseg.model.products import SparsePattern
 
 pytestmark = pytest.mark.filterwarnings("ignore:Shortcuts are not exact", "ignore:.*searched again without shortcuts")
@@ -73,7 +74,7 @@ def test_modes_levels_targets_and_indices(mode: str, returns: str, level: str) -
         door = (PyGExplainer, Explainer)[number % 2]
         explainer = door(
             model,
-            NSEG(steps=2),
+            quick(steps=2, intervention="remove"),
             explanation_type=kind,
             node_mask_type=node,
             edge_mask_type=edge,
@@ -91,7 +92,7 @@ def test_modes_levels_targets_and_indices(mode: str, returns: str, level: str) -
 
 def hetero_explainer(door: Any = PyGExplainer, **changes: Any) -> PyGExplainer:
     given = {"explanation_type": "model", "edge_mask_type": "object", "node_mask_type": "attributes", "model_config": NODE}
-    return door(make_net("to_hetero"), NSEG(steps=2), **{**given, **changes})
+    return door(make_net("to_hetero"), quick(steps=2, intervention="remove"), **{**given, **changes})
 
 
 @pytest.mark.parametrize(("kind", "value"), [("topk", 5), ("hard", 0.5)])
@@ -136,7 +137,11 @@ def test_more_parallel_edges_than_pairs_of_nodes() -> None:
         assert torch.allclose(found, expected, atol=1e-5)
     model, edges = SAGEConv(3, 2).eval(), torch.zeros(2, 4, dtype=torch.long)
     explainer = Explainer(
-        model, NSEG(steps=2), explanation_type="model", edge_mask_type="object", model_config={**NODE, "return_type": "raw"}
+        model,
+        quick(steps=2, intervention="remove"),
+        explanation_type="model",
+        edge_mask_type="object",
+        model_config={**NODE, "return_type": "raw"},
     )
     assert explainer(torch.randn(1, 3), edges, index=0).edge_mask.shape == (4,)
 
