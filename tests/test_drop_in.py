@@ -154,7 +154,13 @@ def test_rows_of_graphs_are_explained_also_if_the_level_is_said_to_be_node() -> 
     config = {"mode": "multiclass_classification", "return_type": "raw"}
     x = torch.rand(8, 3, generator=torch.Generator().manual_seed(0))
     said, true = (
-        PyGExplainer(model, NSEG(steps=2), explanation_type="model", edge_mask_type="object", model_config=config | level)
+        PyGExplainer(
+            model,
+            quick(steps=2, intervention="remove"),
+            explanation_type="model",
+            edge_mask_type="object",
+            model_config=config | level,
+        )
         for level in ({"task_level": "node"}, {"task_level": "graph"})
     )
     with pytest.warns(NsegWarning, match="one row per graph of the batch"):
