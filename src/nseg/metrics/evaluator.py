@@ -140,6 +140,7 @@ class WorldEvaluator:
         self._whole = data if isinstance(data, Data) else None
         self.model, self.outcome = model, self._asked()
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
+        self._masks: dict[MaskKind, list[Masks]] = {}
         with borrow(self.model), torch.no_grad():
             self.source = self._make_source(data)
             self.groups = self._trusted_groups()
@@ -325,8 +326,12 @@ class WorldEvaluator:
 
     def masks(self, kind: MaskKind) -> list[Masks]:
         """The masks of each explanation."""
-        parts = [name for name, on in ((EDGES, self.edges), (NODES, self.nodes)) if on]
-        return [Masks({part: _mask(one, MASK_NAMES[part], kind) for part in parts}) for one in self.explanations]
+        if kind not in self._masks:
+            parts = [name for name, on in ((EDGES, self.edges), (NODES, self.nodes)) if on]
+            self._masks[kind] = [
+                Masks({part: _mask(one, MASK_NAMES[part], kind) for part in parts}) for one in self.explanations
+            ]
+        return list(self._masks[kind])
 
     @property
     def default_masks(self) -> list[Masks]:

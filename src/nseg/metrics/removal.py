@@ -33,7 +33,8 @@ def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> 
     """
     if not (evaluator.edges or evaluator.deletes_nodes):
         raise InputError("Only edges can be removed (got node masks only). Use intervention='mask'.")
-    if any(bool(((mask > 0) & (mask < 1)).any()) for one in masks for mask in (one.get(EDGES),) if mask is not None):
+    edges = [one[EDGES].flatten() for one in masks if EDGES in one]
+    if edges and bool(((whole := torch.cat(edges)) > 0).logical_and_(whole < 1).any()):  # at once: there may be thousands
         raise InputError("Masks must be hard to remove edges (got soft ones). Use masks='hard' or a threshold.")
     with borrow(evaluator.model):
         few = [_outputs(evaluator, masks, slice(n, n + 1), PLAIN) for n in range(min(3, len(masks)))]
@@ -53,8 +54,8 @@ def _outputs_in_reach(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tens
     for group in evaluator.groups:
         packed = group.pack(masks)
         if evaluator.edges and not tied:
-            total = sum(float(masks[number][EDGES].sum()) for number in group.numbers.tolist())
-            if float(packed[EDGES].sum()) != total:
+            total = torch.cat([masks[number][EDGES] for number in group.numbers.tolist()]).count_nonzero()
+            if int(packed[EDGES].count_nonzero()) != int(total):  # masks are hard
                 return None
         worlds = build_worlds(group.parts, packed.map(lambda mask: mask.unsqueeze(0)))
         found.append(group.causal.removing(tied).output(worlds))

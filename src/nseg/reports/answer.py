@@ -212,7 +212,7 @@ class MethodAnswer:
             q = (worlds.p[1:, self.position] * torch.tensor(self.method.split)).sum()
             computed = (p, q, formulas.pns_bound(p, q), formulas.pn_bound(p, q), formulas.ps_bound(p, q))
             values = {name: float(value) for name, value in zip(names, computed, strict=True)}
-        here = None if worlds is None else _worlds_json(worlds.p[:, self.position], worlds.label[:, self.position])
+        here = None if worlds is None else _worlds_json(worlds.p[:, self.position].tolist(), worlds.label[:, self.position].tolist())
         return {**{name: rounded(value) for name, value in values.items()}, "worlds": here}
 
     def _stops(self, counted: Sequence[MaskEntries | None]) -> JsonObject:
@@ -223,13 +223,14 @@ class MethodAnswer:
         ]
         worlds = None
         if self.ranking is not None:
-            worlds = [_worlds_json(p, label) for p, label in zip(self.ranking.p, self.ranking.label, strict=True)]
+            pairs = zip(self.ranking.p.tolist(), self.ranking.label.tolist(), strict=True)
+            worlds = [_worlds_json(p, label) for p, label in pairs]
         least = [float(bound_text(t)) if math.isfinite(t) else None for t in self.thresholds]  # "at least": rounded down
         return {"least": least, "size": sizes, "worlds": worlds}
 
 
-def _worlds_json(p: Tensor, label: Tensor) -> JsonObject:
-    return {"p": [rounded(float(value)) for value in p], "label": label.tolist()}
+def _worlds_json(p: list[float], label: list[int]) -> JsonObject:
+    return {"p": list(map(rounded, p)), "label": label}
 
 
 def _digits(stops: Tensor) -> str:

@@ -187,7 +187,7 @@ def _listed_ends(one: Explanation, listed: Tensor) -> list[list[int]] | None:
     """Source and target of some edges, by the caller's numbers; None if they are not known."""
     edges = one.get("edge_index")
     if edges is not None:
-        nodes = caller_ids(one, "node_id", int(one.num_nodes or 0))
+        nodes = caller_ids(one, "node_id")
         found: list[list[int]] = nodes[edges.cpu()[:, listed]].T.tolist()
         return found
     stored: Tensor | None = getattr(one, "_kept_ends", None)

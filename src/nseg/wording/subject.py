@@ -47,14 +47,16 @@ def subject_name(one: Explanation, names: Names | None = None, *, level: str | N
     ends = target_nodes(one, level) if one.get("edge_index") is not None else torch.zeros(0)
     if ends.numel() != 2:
         return f"link {number}"
-    first, second = caller_ids(one, "node_id", int(one.num_nodes or 0))[ends].tolist()
+    first, second = caller_ids(one, "node_id")[ends].tolist()
     return f"the link {names.node_label(first)} - {names.node_label(second)}"
 
 
-def caller_ids(one: Explanation, name: str, number: int) -> Tensor:
+def caller_ids(one: Explanation, name: str, number: int | None = None) -> Tensor:
     """The caller's numbers of the nodes (``"node_id"``) or edges (``"edge_id"``) of an explanation, [number]."""
     found: Tensor | None = one.get(name)
-    return torch.arange(number) if found is None else found.cpu()
+    if found is not None:
+        return found.cpu()
+    return torch.arange(int(one.num_nodes or 0) if number is None else number)
 
 
 def explained_class(one: Explanation) -> int | None:
