@@ -13,6 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
+from torch_geometric.explain import Explanation
 from torch_geometric.nn import SAGEConv
 
 from nseg import NSEG, Explainer, explain_many, report
@@ -30,17 +31,22 @@ class Sage(nn.Module):
         return scores
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--instances", type=int, default=5000)
-    number = parser.parse_args().instances
+def many_instances(number: int) -> tuple[list[Explanation], Data, Explainer]:
+    """Explanations of all nodes of a random graph with names, the graph and the explainer."""
     torch.manual_seed(0)
     data = Data(x=torch.randn(number, 6), edge_index=torch.randint(number, (2, 2 * number)), y=torch.randint(2, (number,)))
     data.node_names = [f"tx-{n:05d}" for n in range(number)]
     config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
     explainer = Explainer(Sage().eval(), NSEG(), explanation_type="model", edge_mask_type="object", model_config=config)
+    return explain_many(explainer, data, range(number)), data, explainer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--instances", type=int, default=5000)
+    number = parser.parse_args().instances
     began = time.process_time()
-    found = explain_many(explainer, data, range(number))
+    found, data, explainer = many_instances(number)
     explained = time.process_time() - began
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()

@@ -327,11 +327,20 @@ class WorldEvaluator:
     def masks(self, kind: MaskKind) -> list[Masks]:
         """The masks of each explanation."""
         if kind not in self._masks:
-            parts = [name for name, on in ((EDGES, self.edges), (NODES, self.nodes)) if on]
-            self._masks[kind] = [
-                Masks({part: _mask(one, MASK_NAMES[part], kind) for part in parts}) for one in self.explanations
-            ]
+            found = [Masks() for _ in self.explanations]
+            for part in (name for name, on in ((EDGES, self.edges), (NODES, self.nodes)) if on):
+                for one, mask in zip(found, self._masks_of(MASK_NAMES[part], kind), strict=True):
+                    one[part] = mask
+            self._masks[kind] = found
         return list(self._masks[kind])
+
+    def _masks_of(self, name: str, kind: MaskKind) -> Sequence[Tensor]:
+        """One mask of each explanation; thresholds at once, because there may be thousands."""
+        if isinstance(kind, str):
+            return [_mask(one, name, kind) for one in self.explanations]
+        soft = [one[name] for one in self.explanations]
+        whole = torch.cat(soft)
+        return torch.split((whole > float(kind)).to(whole.dtype), [len(mask) for mask in soft])
 
     @property
     def default_masks(self) -> list[Masks]:
@@ -390,15 +399,13 @@ class WorldEvaluator:
         return self.outcome.holds(output, self.target).long()
 
 
-def _mask(one: Explanation, name: str, kind: MaskKind) -> Tensor:
+def _mask(one: Explanation, name: str, kind: str) -> Tensor:
     soft: Tensor = one[name]
     if kind == "soft":
         return soft
-    if isinstance(kind, str) and kind != "hard":
+    if kind != "hard":
         raise InputError(f"masks must be 'soft', 'hard' or a threshold (got {kind!r}).")
-    if kind == "hard":
-        if one.get(f"hard_{name}") is None:
-            raise InputError("These explanations have no hard masks (got soft ones). Give a threshold: masks=0.5.")
-        hard: Tensor = one[f"hard_{name}"].to(soft.dtype)
-        return hard
-    return (soft > float(kind)).to(soft.dtype)
+    if one.get(f"hard_{name}") is None:
+        raise InputError("These explanations have no hard masks (got soft ones). Give a threshold: masks=0.5.")
+    hard: Tensor = one[f"hard_{name}"].to(soft.dtype)
+    return hard

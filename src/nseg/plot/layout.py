@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,23 @@ def positions(
         symbols: chemical element of each node, for molecules; RDKit then gives the positions, if it is installed.
         orders: bond order of each pair.
     """
+    small = nodes <= MAX_SMALL_NODES  # needs no focus
+    ends = tuple(zip(*pairs, strict=True)) if pairs else ((), ())
+    return list(
+        _positions(nodes, ends, () if small else tuple(focus), None if symbols is None else tuple(symbols), tuple(orders))
+    )
+
+
+@lru_cache(maxsize=4096)
+def _positions(
+    nodes: int,
+    both_ends: tuple[tuple[int, ...], ...],
+    focus: tuple[int, ...],
+    symbols: tuple[str, ...] | None,
+    orders: tuple[float, ...],
+) -> tuple[Point, ...]:
+    """Positions, computed once for graphs that are equal: reports hold thousands of small ones."""
+    pairs = list(zip(*both_ends, strict=True))
     joined = [pair for pair in pairs if pair[0] != pair[1]]
     ends = np.array(joined, dtype=np.int32).reshape(-1, 2)  # 32 bits, because SciPy 1.11 takes no others
     graph = _SmallGraph(ends, nodes) if nodes <= MAX_SMALL_NODES else _LargeGraph(ends, nodes)
@@ -59,7 +77,7 @@ def positions(
     corners = _box_corners([np.ptp(points[members], 0) for members in components])
     for members, corner in zip(components, corners, strict=True):
         points[members] += corner - points[members].min(0)
-    return [(x, y) for x, y in _fill_unit_square(points).tolist()]
+    return tuple((x, y) for x, y in _fill_unit_square(points).tolist())
 
 
 def _atom_positions(symbols: Sequence[str], pairs: Sequence[Sequence[int]], orders: Sequence[float]) -> Array | None:

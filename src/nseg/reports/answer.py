@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -30,7 +30,8 @@ PER_NODE = (MaskType.object, MaskType.attributes)
 EDGE_MASKS = ("edge_mask", "hard_edge_mask")
 
 
-class MaskEntries(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class MaskEntries:
     """Mask values of n lines, nodes or features.
 
     Args:
@@ -41,19 +42,34 @@ class MaskEntries(NamedTuple):
 
     weight: Tensor
     kept: Tensor
+    thresholds: Sequence[float]
 
-    def first_kept(self, thresholds: Sequence[float]) -> Tensor:
+    @cached_property
+    def first_kept(self) -> Tensor:
         """Position of the first threshold that keeps each element, the number of thresholds for never, [D, n]."""
-        first = (self.weight.unsqueeze(-1) < torch.tensor(thresholds)).sum(-1)
-        return torch.where(self.weight < 0, len(thresholds), first)
+        first = (self.weight.unsqueeze(-1) < torch.tensor(self.thresholds)).sum(-1)
+        return torch.where(self.weight < 0, len(self.thresholds), first)
 
-    def to_json(self, direction: int, selected: Tensor, thresholds: Sequence[float]) -> JsonObject:
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether both directions of all lines are equal."""
+        return torch.equal(self.weight[0], self.weight[1]) and torch.equal(self.kept[0], self.kept[1])
+
+    def sizes(self) -> list[int]:
+        """Number of elements that each threshold keeps."""
+        number = len(self.thresholds)
+        return torch.bincount(self.first_kept.flatten(), minlength=number).cumsum(0)[:number].tolist()
+
+    @cached_property
+    def _thousandths(self) -> Tensor:
+        return torch.where(self.weight < 0, -1, (1000 * self.weight).round().long())
+
+    def to_json(self, direction: int, selected: Tensor) -> JsonObject:
         """Values of the selected elements in one direction."""
-        weight = self.weight[direction, selected]
         return {
-            "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
+            "weight": self._thousandths[direction, selected].tolist(),
             "kept": self.kept[direction, selected].nonzero().flatten().tolist(),
-            "stay": _digits(self.first_kept(thresholds)[direction, selected]),
+            "stay": _digits(self.first_kept[direction, selected]),
         }
 
 
@@ -69,28 +85,31 @@ class MethodAnswer:
     def __init__(self, method: Method, position: int, index: LineIndex) -> None:
         self.method, self.position, self.explanation = method, position, method.explanations[position]
         self.reached = reached = method.reached(position)
-        self.lines = self._line_entries(index, reached) if method.edges else None
-        self.edges = self._edge_entries() if method.edges else None
-        self.cells = self._cell_entries(index.node_id) if method.node_mask in PER_NODE else None
-        self.features = None
-        if method.node_mask is MaskType.common_attributes:
-            soft, hard, cells = self.explanation.node_mask, self.explanation.hard_node_mask, mask_cells(self.explanation)
-            self.features = MaskEntries(*(mask.view(cells.shape)[cells].unsqueeze(0) for mask in (soft, hard)))
         self.ranking = None if method.rankings is None else method.rankings[position]
         if self.ranking is None:
             masks = Masks({part: self.explanation[name] for part, name in MASK_NAMES.items() if name in self.explanation})
             self.thresholds = ranking_thresholds(reachable_weights(masks, reached))
         else:
             self.thresholds = self.ranking.thresholds
+        self.lines = self._line_entries(index, reached) if method.edges else None
+        self.edges = self._edge_entries() if method.edges else None
+        self.cells = self._cell_entries(index.node_id) if method.node_mask in PER_NODE else None
+        self.features = None
+        if method.node_mask is MaskType.common_attributes:
+            soft, hard, cells = self.explanation.node_mask, self.explanation.hard_node_mask, mask_cells(self.explanation)
+            self.features = self._entries(*(mask.view(cells.shape)[cells].unsqueeze(0) for mask in (soft, hard)))
+
+    def _entries(self, weight: Tensor, kept: Tensor) -> MaskEntries:
+        return MaskEntries(weight, kept, self.thresholds)
 
     def _line_entries(self, index: LineIndex, reached: Tensor) -> MaskEntries:
         edges = index.locate(self.explanation, reached)
-        return MaskEntries(edges.maximum(self.explanation.edge_mask), edges.maximum(self.explanation.hard_edge_mask) > 0)
+        return self._entries(edges.maximum(self.explanation.edge_mask), edges.maximum(self.explanation.hard_edge_mask) > 0)
 
     def _edge_entries(self) -> MaskEntries:
         """Mask values of the edges as they are counted, also of those that are not drawn."""
         soft, hard = (element_values(self.explanation, self.explanation[name], self.reached) for name in EDGE_MASKS)
-        return MaskEntries(soft.unsqueeze(0), hard.unsqueeze(0) > 0)
+        return self._entries(soft.unsqueeze(0), hard.unsqueeze(0) > 0)
 
     def _cell_entries(self, node_id: Tensor) -> MaskEntries:
         """Mask values of each feature [F, n] of the drawn nodes, of which some may not be in the explanation's subgraph."""
@@ -98,14 +117,14 @@ class MethodAnswer:
         row = torch.searchsorted(own_id, node_id).clamp(max=own_id.numel() - 1)
         present = own_id[row] == node_id
         weight = torch.where(present & mask_cells(self.explanation)[row].T, self.explanation.node_mask[row].T, -1)
-        return MaskEntries(weight, present & self.explanation.hard_node_mask[row].T.bool())
+        return self._entries(weight, present & self.explanation.hard_node_mask[row].T.bool())
 
     @property
     def nodes(self) -> MaskEntries | None:
         """Largest mask value of each drawn node, and whether any of its features is kept."""
         if self.cells is None:
             return None
-        return MaskEntries(self.cells.weight.amax(0, keepdim=True), self.cells.kept.any(0, keepdim=True))
+        return self._entries(self.cells.weight.amax(0, keepdim=True), self.cells.kept.any(0, keepdim=True))
 
     @property
     def per_feature(self) -> MaskEntries | None:
@@ -120,12 +139,10 @@ class MethodAnswer:
             scene: the scene of the explained output.
         """
         shown = {"lines": self.lines, "nodes": self.nodes, "features": self.features}
-        forward = {
-            name: None if m is None else m.to_json(0, self._selected(m, drawn), self.thresholds) for name, m in shown.items()
-        }
+        forward = {name: None if m is None else m.to_json(0, self._selected(m, drawn)) for name, m in shown.items()}
         backward, certificates = None, self.method.certificates
-        if self.lines is not None and not all(torch.equal(value[0], value[1]) for value in self.lines):
-            backward = self.lines.to_json(1, drawn, self.thresholds)
+        if self.lines is not None and not self.lines.is_symmetric:
+            backward = self.lines.to_json(1, drawn)
         counted = (self.edges, self.nodes, self.per_feature)
         class_name, molecule = scene.names.class_name(scene.target) or None, scene.molecule
         return {
@@ -164,7 +181,7 @@ class MethodAnswer:
     def _cells_json(self, scene: Scene) -> JsonObject:
         """Features of nodes: how many are kept of each node, and the most important ones by node and number."""
         assert self.cells is not None
-        stay = self.cells.first_kept(self.thresholds)
+        stay = self.cells.first_kept
         order = torch.argsort((self.cells.weight + 2.0 * self.cells.kept).flatten(), descending=True, stable=True)
         listed = order[:MAX_CELLS].sort().values
         feature, node = listed // stay.size(1), listed % stay.size(1)
@@ -212,15 +229,17 @@ class MethodAnswer:
             q = (worlds.p[1:, self.position] * torch.tensor(self.method.split)).sum()
             computed = (p, q, formulas.pns_bound(p, q), formulas.pn_bound(p, q), formulas.ps_bound(p, q))
             values = {name: float(value) for name, value in zip(names, computed, strict=True)}
-        here = None if worlds is None else _worlds_json(worlds.p[:, self.position].tolist(), worlds.label[:, self.position].tolist())
+        here = (
+            None
+            if worlds is None
+            else _worlds_json(worlds.p[:, self.position].tolist(), worlds.label[:, self.position].tolist())
+        )
         return {**{name: rounded(value) for name, value in values.items()}, "worlds": here}
 
     def _stops(self, counted: Sequence[MaskEntries | None]) -> JsonObject:
         """Stops of the slider: thresholds, the sizes they keep, and the model's answers there."""
-        first = [None if m is None else m.first_kept(self.thresholds) for m in counted]
-        sizes = [
-            [0 if kept is None else int((kept <= stop).sum()) for kept in first] for stop in range(len(self.thresholds))
-        ]
+        nothing = [0] * len(self.thresholds)
+        sizes = list(map(list, zip(*(nothing if m is None else m.sizes() for m in counted), strict=True)))
         worlds = None
         if self.ranking is not None:
             pairs = zip(self.ranking.p.tolist(), self.ranking.label.tolist(), strict=True)

@@ -4,7 +4,7 @@ import cytoscape, { type Core, type ElementDefinition, type SingularElementArgum
 import { h } from "./dom";
 import type { Graph, Instance, Payload } from "./payload";
 import type { Kept } from "./state";
-import { FAR_FONT, NEAR_FONT, placeLabels, separate, type LabelledNode } from "./places";
+import { FAR_FONT, NEAR_FONT, placeLabels, roomForTexts, separate, type LabelledNode } from "./places";
 import { colour, onTheme } from "./theme";
 import { nodeName, plural } from "./words";
 
@@ -278,6 +278,10 @@ export class Drawing {
       node.toggleClass("unlabelled", place === null);
       if (place !== null) node.data({ halign: place.halign, valign: place.valign, mx: place.mx, my: place.my });
     });
+    const said = cy.edges(".kept[said != '']");
+    const texts = said.map((edge) => ({ from: edge.source().position(), to: edge.target().position(), text: String(edge.data("said")), font: FAR_FONT, margin: SAID_MARGIN }));
+    const room = roomForTexts(texts, items, places);
+    said.forEach((edge, n) => void edge.toggleClass("unsaid", !room[n]));
   }
 
   private elements(): ElementDefinition[] {
@@ -339,13 +343,17 @@ export class Drawing {
   }
 }
 
+/** How far above its line the text of an edge is. */
+const SAID_MARGIN = 8;
+
 type NodeColour = (element: { data: (key: string) => unknown }) => string;
 
 function network(ink: string, paper: string, faint: string, kept: string, groupFill: NodeColour): StylesheetJson {
   return [
     { selector: "edge", style: { width: 1, "line-color": faint, opacity: 0.7 } },
     { selector: "edge.kept", style: { width: 5, "line-color": kept, opacity: 1, "z-index": 5 } },
-    { selector: "edge.kept[said != '']", style: { label: "data(said)", color: kept, "font-size": FAR_FONT, "font-style": "italic", "text-rotation": "autorotate", "text-margin-y": -8, "text-outline-color": paper, "text-outline-width": 2 } },
+    { selector: "edge.kept[said != '']", style: { label: "data(said)", color: kept, "font-size": FAR_FONT, "font-style": "italic", "text-rotation": "autorotate", "text-margin-y": -SAID_MARGIN, "text-outline-color": paper, "text-outline-width": 2 } },
+    { selector: "edge.unsaid", style: { label: "" } },
     { selector: "edge.forward", style: { "target-arrow-shape": "triangle", "target-arrow-color": kept, "arrow-scale": 1.1 } },
     { selector: "edge.backward", style: { "source-arrow-shape": "triangle", "source-arrow-color": kept, "arrow-scale": 1.1 } },
     { selector: "node", style: { width: 14, height: 14, shape: "data(shape)" as never, "background-color": groupFill as never, "background-opacity": 0.35, "border-width": 1, "border-color": groupFill as never, "border-opacity": 0.5 } },

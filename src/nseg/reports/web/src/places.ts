@@ -110,6 +110,52 @@ export function placeLabels(nodes: readonly LabelledNode[], width: (text: string
   return found;
 }
 
+/** A text along a line, turned with it and moved up by a margin. */
+export interface LineText {
+  from: Point;
+  to: Point;
+  text: string;
+  font: number;
+  margin: number;
+}
+
+/** Which texts of lines have room: they cover neither nodes, nor their names, nor each other. */
+export function roomForTexts(lines: readonly LineText[], nodes: readonly LabelledNode[], places: readonly (Place | null)[], width: (text: string, font: number) => number = measure): boolean[] {
+  const taken = nodes.map(({ x, y, radius }) => rectangle(x, y, 2 * radius, 2 * radius, 0));
+  nodes.forEach((node, n) => {
+    const place = places[n];
+    if (!place) return;
+    const [, box] = placeAt(node, place.halign, place.valign, Math.min(width(node.text, node.font), MAX_WIDTH));
+    taken.push(rectangle((box.left + box.right) / 2, (box.top + box.bottom) / 2, box.right - box.left, box.bottom - box.top, 0));
+  });
+  return lines.map(({ from, to, text, font, margin }) => {
+    const angle = Math.atan((to.y - from.y) / (to.x - from.x || 1e-9));
+    const own = rectangle((from.x + to.x) / 2, (from.y + to.y) / 2 - margin, width(text, font) + 2 * OUTLINE, font + OUTLINE, angle);
+    const room = taken.every((other) => apart(own, other));
+    if (room) taken.push(own);
+    return room;
+  });
+}
+
+interface Rectangle {
+  corners: Point[];
+  axes: Point[];
+}
+
+function rectangle(x: number, y: number, width: number, height: number, angle: number): Rectangle {
+  const [c, s] = [Math.cos(angle), Math.sin(angle)];
+  const corner = (a: number, b: number): Point => ({ x: x + (a * width * c - b * height * s) / 2, y: y + (a * width * s + b * height * c) / 2 });
+  return { corners: [corner(-1, -1), corner(1, -1), corner(1, 1), corner(-1, 1)], axes: [{ x: c, y: s }, { x: -s, y: c }] };
+}
+
+/** Whether a line along a side of one of two rectangles has them on different sides. */
+function apart(a: Rectangle, b: Rectangle): boolean {
+  return [...a.axes, ...b.axes].some((axis) => {
+    const [p, q] = [a, b].map((one) => one.corners.map((corner) => corner.x * axis.x + corner.y * axis.y)) as [number[], number[]];
+    return Math.max(...p) <= Math.min(...q) || Math.max(...q) <= Math.min(...p);
+  });
+}
+
 function placeAt(node: LabelledNode, halign: Place["halign"], valign: Place["valign"], width: number): [Place, Box] {
   const [right, down] = [{ left: -1, center: 0, right: 1 }[halign], { top: -1, center: 0, bottom: 1 }[valign]];
   const gap = right !== 0 && down !== 0 ? -GAP : GAP; // diagonal names may come closer

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { FAR_FONT, NEAR_FONT, placeLabels, separate, type LabelledNode } from "../src/places";
+import { FAR_FONT, NEAR_FONT, placeLabels, roomForTexts, separate, type LabelledNode } from "../src/places";
 
 /** Numbers that look random and are the same each time. */
 function* noise(): Generator<number> {
@@ -38,4 +38,14 @@ test("names cover neither each other nor nodes, and the explained node always ha
   assert.equal(boxes.filter((a, k) => boxes.slice(k + 1).some((b) => hit(a, b))).length, 0);
   const circles = nodes.map(({ x, y }) => ({ left: x - 10, right: x + 10, top: y - 10, bottom: y + 10 }));
   assert.equal(boxes.filter((a) => a.n !== 3 && circles.some((circle, m) => m !== a.n && hit(a, circle))).length, 0);
+});
+
+test("texts of lines are left out where they would cover nodes, names or each other", () => {
+  const width = (text: string, font: number): number => 0.6 * font * text.length;
+  const node = (x: number, y: number, text = ""): LabelledNode => ({ x, y, radius: 10, text, font: FAR_FONT, rank: 0 });
+  const nodes = [node(0, 0), node(200, 0), node(100, -60, "paper 7")];
+  const places = placeLabels(nodes, width);
+  const line = (x: number, y: number, toX: number, toY: number, text = "wrote") => ({ from: { x, y }, to: { x: toX, y: toY }, text, font: FAR_FONT, margin: 8 });
+  const found = roomForTexts([line(0, 0, 200, 0), line(0, 0, 200, 0), line(0, 0, 30, 0), line(0, -60, 200, -60), line(300, 0, 300, 200)], nodes, places, width);
+  assert.deepEqual(found, [true, false, false, false, true]); // alone, the same again, too short, over a node, elsewhere
 });
