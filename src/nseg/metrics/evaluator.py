@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.model_checks import check_model
 from nseg.graphs.separate import separate_graphs
 from nseg.metrics.hetero import flatten_for_metrics, missing_features
+from nseg.metrics.masks import MaskKind, masks_of
 from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
@@ -35,9 +36,6 @@ from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import OUTSIDE, build_worlds
-
-MaskKind = Literal["soft", "hard"] | float
-"""Which masks are meant: soft, hard, or soft ones cut at a threshold."""
 
 MASK_NAMES = {EDGES: "edge_mask", NODES: "node_mask"}
 """Attribute of an explanation that holds each part of its mask."""
@@ -329,18 +327,10 @@ class WorldEvaluator:
         if kind not in self._masks:
             found = [Masks() for _ in self.explanations]
             for part in (name for name, on in ((EDGES, self.edges), (NODES, self.nodes)) if on):
-                for one, mask in zip(found, self._masks_of(MASK_NAMES[part], kind), strict=True):
+                for one, mask in zip(found, masks_of(self.explanations, MASK_NAMES[part], kind), strict=True):
                     one[part] = mask
             self._masks[kind] = found
         return list(self._masks[kind])
-
-    def _masks_of(self, name: str, kind: MaskKind) -> Sequence[Tensor]:
-        """One mask of each explanation; thresholds at once, because there may be thousands."""
-        if isinstance(kind, str):
-            return [_mask(one, name, kind) for one in self.explanations]
-        soft = [one[name] for one in self.explanations]
-        whole = torch.cat(soft)
-        return torch.split((whole > float(kind)).to(whole.dtype), [len(mask) for mask in soft])
 
     @property
     def default_masks(self) -> list[Masks]:
@@ -397,15 +387,3 @@ class WorldEvaluator:
         if self.outcome.event is None:
             return self.outcome.predicted(output)
         return self.outcome.holds(output, self.target).long()
-
-
-def _mask(one: Explanation, name: str, kind: str) -> Tensor:
-    soft: Tensor = one[name]
-    if kind == "soft":
-        return soft
-    if kind != "hard":
-        raise InputError(f"masks must be 'soft', 'hard' or a threshold (got {kind!r}).")
-    if one.get(f"hard_{name}") is None:
-        raise InputError("These explanations have no hard masks (got soft ones). Give a threshold: masks=0.5.")
-    hard: Tensor = one[f"hard_{name}"].to(soft.dtype)
-    return hard

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from nseg.errors import InputError
 from nseg.metrics import scores
-from nseg.metrics.evaluator import MaskKind, WorldEvaluator
+from nseg.metrics.evaluator import WorldEvaluator
+from nseg.metrics.masks import MaskKind
 from nseg.metrics.removal import outputs_after_removal
 from nseg.search.formulas import bounds
 from nseg.search.noise import uniform
