@@ -12,14 +12,14 @@ from nseg.cli.explain import Dataset, Graphs, Level, Model, Undirected, Weights,
 from nseg.cli.name_files import ClassNames, FeatureNames, NodeNames, read_names
 from nseg.cli.options import Architecture, parse_numbers, set_threads
 from nseg.datasets.names import check_name as check_dataset
-from nseg.models.catalogue import check_architecture
+from nseg.models.catalogue import choose_architecture
 
 
 def counterfactual(
     context: typer.Context,
     index: Annotated[str, typer.Option(help="Predictions to change: 7, 3,5,9 or 300:310.")],
     dataset: Dataset = None,
-    arch: Architecture = "gcn",
+    arch: Architecture = None,
     to: Annotated[str | None, typer.Option(help="Class that the model should say, by number or name.")] = None,
     most: Annotated[int, typer.Option(min=1, help="Largest number of removed edges.")] = 50,
     undirected: Undirected = None,
@@ -36,7 +36,7 @@ def counterfactual(
     check_subject(dataset, model, weights, data, level, paper=False)
     if dataset is not None:
         check_dataset(dataset)
-        check_architecture(arch)
+        choose_architecture(arch, dataset)
     numbers, given = parse_numbers(index), read_names(names, class_names, feature_names)
     set_threads(context)
     from nseg.cli import subject as subjects

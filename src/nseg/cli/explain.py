@@ -22,11 +22,11 @@ from nseg.cli.options import (
     parse_numbers,
     set_threads,
 )
-from nseg.datasets.names import NAMES as DATASETS
+from nseg.datasets.names import ALL
 from nseg.datasets.names import check_name as check_dataset
 from nseg.errors import InputError
 from nseg.events import parse_event
-from nseg.models.catalogue import check_architecture
+from nseg.models.catalogue import choose_architecture
 from nseg.runs.layout import SHARD
 from nseg.search.settings import INTERVENTIONS
 from nseg.version import __version__
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 FEW = 20  # up to this many explanations are printed in words; more are summed up
 
-Dataset = Annotated[str | None, typer.Argument(help=f"One of {', '.join(DATASETS)}. Leave out with --model.")]
+Dataset = Annotated[str | None, typer.Argument(help=f"One of {', '.join(ALL)}. Leave out with --model.")]
 Method = Annotated[str, typer.Option(help="Explanation method; 'nseg list' shows all.")]
 Objective = Annotated[
     str | None, typer.Option(help="For nseg: pns, pn (necessity only) or ps (sufficiency only). Default: pns.")
@@ -109,7 +109,7 @@ Quiet = Annotated[bool, typer.Option(help="Show no progress bar.")]
 def explain(
     context: typer.Context,
     dataset: Dataset = None,
-    arch: Architecture = "gcn",
+    arch: Architecture = None,
     method: Method = "nseg",
     objective: Objective = None,
     masks: Masks = "e",
@@ -212,12 +212,12 @@ def check_subject(
 
 
 def check_names(
-    dataset: str | None, arch: str, method: str, objective: str | None, masks: str, intervention: str | None = None
+    dataset: str | None, arch: str | None, method: str, objective: str | None, masks: str, intervention: str | None = None
 ) -> None:
     """Raise if a name is unknown; torch is not imported yet, so that a typo is answered at once."""
     if dataset is not None:
         check_dataset(dataset)
-        check_architecture(arch)
+        choose_architecture(arch, dataset)
     check_method(method)
     if objective is not None and method != "nseg":
         raise InputError(f"--objective belongs to nseg (got it with {method}). Leave it out.")

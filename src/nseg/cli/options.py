@@ -8,14 +8,17 @@ import typer
 
 from nseg.backends.catalogue import NAMES as BACKENDS
 from nseg.backends.catalogue import check_name as check_backend
-from nseg.datasets.names import NAMES as DATASETS
+from nseg.datasets.names import ALL, HETERO_NAMES
 from nseg.errors import InputError
-from nseg.models.catalogue import ARCHITECTURES
+from nseg.models.catalogue import ARCHITECTURES, HETERO_ARCHITECTURES
 
 MASKS = ("e", "f", "ef", "x", "ex")
 
-Architecture = Annotated[str, typer.Option(help=f"Architecture of the network: {' or '.join(ARCHITECTURES)}.")]
-DatasetName = Annotated[str, typer.Argument(help=f"One of {', '.join(DATASETS)}.")]
+_ARCHITECTURES = f"{' or '.join(ARCHITECTURES)}; of {', '.join(HETERO_NAMES)} {' or '.join(HETERO_ARCHITECTURES)}"
+Architecture = Annotated[
+    str | None, typer.Option(help=f"Architecture of the network: {_ARCHITECTURES}. Default: the first.")
+]
+DatasetName = Annotated[str, typer.Argument(help=f"One of {', '.join(ALL)}.")]
 BackendName = Annotated[
     str | None,
     typer.Option(

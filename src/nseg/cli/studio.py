@@ -14,7 +14,7 @@ from nseg.cli.options import Architecture, set_threads
 def studio(
     context: typer.Context,
     dataset: Dataset = None,
-    arch: Architecture = "gcn",
+    arch: Architecture = None,
     masks: Masks = "e",
     model: Model = None,
     weights: Weights = None,

@@ -14,6 +14,7 @@ from nseg.errors import InputError
 from nseg.events import MULTICLASS, Event
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.explainer import Explainer
+from nseg.models.catalogue import choose_architecture
 
 
 def _numbered(kinds: Sequence[str]) -> list[str]:
@@ -59,7 +60,7 @@ class Subject(NamedTuple):
 
 def load_subject(
     dataset: str | None,
-    architecture: str,
+    architecture: str | None,
     model: str | None,
     weights: Path | None,
     data: Path | None,
@@ -74,7 +75,7 @@ def load_subject(
         event: what is asked, which says what the user's model predicts; None for the class.
     """
     if dataset is not None:
-        return paper_subject(dataset, architecture)
+        return paper_subject(dataset, choose_architecture(architecture, dataset))
     assert model is not None
     assert data is not None
     return own_subject(model, weights, data, level, event)

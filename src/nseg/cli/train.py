@@ -10,19 +10,20 @@ import typer
 from nseg.cli.console import console
 from nseg.cli.options import Architecture, DatasetName, set_threads
 from nseg.datasets.names import check_name as check_dataset
-from nseg.models.catalogue import check_architecture
+from nseg.models.catalogue import ARCHITECTURES, check_architecture
 
 
 def train(
     context: typer.Context,
     dataset: DatasetName,
-    arch: Architecture = "gcn",
+    arch: Architecture = None,
     seed: Annotated[int, typer.Option(help="Seed of the data split, the initial weights and the batches.")] = 0,
     epochs: Annotated[int | None, typer.Option(min=1, help="Largest number of epochs. Default: the paper's.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for model.safetensors and manifest.json.")] = None,
 ) -> None:
     """Train a network with the paper's hyper-parameters."""
     check_dataset(dataset)
+    arch = arch or ARCHITECTURES[0]
     check_architecture(arch)
     set_threads(context)
     from nseg import datasets, models

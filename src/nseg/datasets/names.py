@@ -14,8 +14,10 @@ HETERO_NAMES = ("dblp",)
 """Heterogeneous graphs, which the paper does not have."""
 
 
+ALL = (*NAMES, *REGRESSIONS, *HETERO_NAMES)
+
+
 def check_name(name: str) -> None:
     """Raise unless a dataset of that name exists."""
-    known = (*NAMES, *REGRESSIONS, *HETERO_NAMES)
-    if name not in known:
-        raise InputError(f"There is no dataset of that name (got {name!r}). Known: {', '.join(known)}.")
+    if name not in ALL:
+        raise InputError(f"There is no dataset of that name (got {name!r}). Known: {', '.join(ALL)}.")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from nseg.datasets.names import HETERO_NAMES
 from nseg.errors import InputError
 
 ARCHITECTURES = ("gcn", "gin")
@@ -16,11 +18,21 @@ HETERO_ARCHITECTURES = ("hgt", "sage")
 FOLDER = Path(__file__).parent / "pretrained"
 
 
-def check_architecture(name: str) -> None:
+def check_architecture(name: str, known: Sequence[str] = ARCHITECTURES) -> None:
     """Raise unless an architecture of that name exists."""
-    if name not in ARCHITECTURES:
-        known = ", ".join(ARCHITECTURES)
-        raise InputError(f"There is no architecture of that name (got {name!r}). Known: {known}.")
+    if name not in known:
+        raise InputError(f"There is no architecture of that name (got {name!r}). Known: {', '.join(known)}.")
+
+
+def choose_architecture(name: str | None, dataset: str | None) -> str:
+    """The architecture of that name, checked; without a name the first one that there is for the dataset.
+
+    >>> choose_architecture(None, "dblp")
+    'hgt'
+    """
+    known = HETERO_ARCHITECTURES if dataset in HETERO_NAMES else ARCHITECTURES
+    check_architecture(known[0] if name is None else name, known)
+    return known[0] if name is None else name
 
 
 @cache
