@@ -204,6 +204,7 @@ def test_closed_form_and_its_sentence() -> None:
         two.sentence()
         == "Remove the edges tx-2 -> tx-0 and tx-3 -> tx-0 and the model says legit (p of fraud: 0.999 -> 0.269)."
     )
+    assert two.sentence(molecule=True).startswith("Remove the bonds tx-2 -> tx-0 and tx-3 -> tx-0 and the model says")
     plain = two.as_plain_data()
     assert (plain["removed"], plain["after_name"], plain["sentence"]) == ([[2, 0], [3, 0]], "legit", two.sentence())
 

@@ -107,8 +107,8 @@ class Counterfactual:
         """The change and its effect in one sentence, and how sure it is that no smaller one exists in a second."""
         return f"{self.sentence()} {self.certainty()}"
 
-    def sentence(self) -> str:
-        """The change and its effect in one sentence.
+    def sentence(self, molecule: bool = False) -> str:
+        """The change and its effect in one sentence; of a molecule, edges are bonds.
 
         >>> Counterfactual(11, "node", True, 1, 0, 0.75, 0.003, 0.25, 0.997, (7,), ((2716, 11),), size=1).sentence()
         'Remove the edge 2716 -> 11 and the model says class 0 (p of class 1: 0.750 -> 0.003).'
@@ -116,7 +116,7 @@ class Counterfactual:
         before, after = (self.names.class_name(one) for one in (self.before, self.after))
         p = f"p of {before}: {probability_text(self.p_before)} -> {probability_text(self.p_after)}"
         if self.changed:
-            return f"{self._actions()} and the model says {after} ({p})."
+            return f"{self._actions('bond' if molecule else 'edge')} and the model says {after} ({p})."
         other = "something else" if self.wanted is None else self.names.class_name(self.wanted)
         if not self.candidates:
             p_now = probability_text(self.p_before)
@@ -135,11 +135,11 @@ class Counterfactual:
         rest = "a smaller change may exist." if self.changed else "larger sets were searched, not enumerated."
         return tried + rest if tried else rest[0].upper() + rest[1:]
 
-    def _actions(self) -> str:
-        """What is done, as an order."""
+    def _actions(self, edge: str) -> str:
+        """What is done, as an order; ``edge`` is what an edge is called."""
         parts = [
-            _edges_phrase("Remove", self._edge_texts(self.removed, self.removed_edges)),
-            _edges_phrase("Add", self._edge_texts(self.added, ())),
+            _edges_phrase(f"Remove the {edge}", self._edge_texts(self.removed, self.removed_edges)),
+            _edges_phrase(f"Add the {edge}", self._edge_texts(self.added, ())),
             *(self._set_phrase(one) for one in self.features),
         ]
         said = [part for part in parts if part]
@@ -173,8 +173,8 @@ class Counterfactual:
         }
 
 
-def _edges_phrase(verb: str, texts: Sequence[str]) -> str:
-    return f"{verb} the edge{'s' if len(texts) > 1 else ''} {_join(texts)}" if texts else ""
+def _edges_phrase(order: str, texts: Sequence[str]) -> str:
+    return f"{order}{'s' if len(texts) > 1 else ''} {_join(texts)}" if texts else ""
 
 
 def _join(parts: Sequence[str]) -> str:

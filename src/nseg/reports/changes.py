@@ -46,7 +46,7 @@ def change_json(change: Counterfactual, scene: Scene, drawn: Sequence[Edge]) -> 
     ends = [frozenset((scene.nodes[edge.source].id, scene.nodes[edge.end].id)) for edge in drawn]
     return {
         "changed": change.changed,
-        "sentence": named.sentence(),
+        "sentence": named.sentence(scene.molecule),
         "certainty": named.certainty(),
         "lines": [position for position, pair in enumerate(ends) if pair in removed],
     }
