@@ -239,7 +239,7 @@ def test_a_pattern_explains_only_what_it_is_a_large_enough_share_of() -> None:
     data, explanations = bonds()
     data[0] = chain([0, 0, 0, 0, 0, 1, 2], 1)
     explanations[0] = explained(data[0], 0, [(n, n + 1) for n in range(6)], 1)
-    assert nseg.patterns(explanations, data, held_out=0, **NAMES).classes[1].explained == 11
+    assert nseg.patterns(explanations, data, held_out=0, share=1 / 5, **NAMES).classes[1].explained == 11
     assert nseg.patterns(explanations, data, held_out=0, share=1 / 6, **NAMES).classes[1].explained == 12
 
 

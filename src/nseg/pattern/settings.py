@@ -28,9 +28,9 @@ class PatternSettings:
     """
 
     most: int = 5
-    share: float = 0.25
+    share: float = 0.15
     support: float = 0.01
-    size_price: float = 0.005
+    size_price: float = 0.002
     elsewhere_price: float = 0.5
     held_out: float = 0.3
     trials: int = 300
