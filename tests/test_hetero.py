@@ -459,6 +459,7 @@ def test_bad_input_gets_a_sentence() -> None:
         ("needs one graph", lambda: explain_many(explainer, [data])),
         ("all homogeneous or all heterogeneous", lambda: mixed_list(model, data)),
         ("edge_label_index", lambda: explainer_of(Links(), model_config=LINK)(x, edges)),
+        ("the model gets dictionaries by type", lambda: explain_many(explainer_of(SAGEConv(6, 3)), data)),
     ]
     for words, call in bad:
         with pytest.raises(NsegError, match=words):

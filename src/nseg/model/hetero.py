@@ -195,8 +195,13 @@ def adapt(
         raise InputError(
             "A link model of a heterogeneous graph must get its pairs as edge_label_index=..., [2, pairs] (got none)."
         )
-    with wrap_model_errors():
-        return _adapt_links(model, graph) if level is ModelTaskLevel.edge else _adapt_nodes(model, graph)
+    try:
+        with wrap_model_errors():
+            return _adapt_links(model, graph) if level is ModelTaskLevel.edge else _adapt_nodes(model, graph)
+    except ModelError as error:
+        if error.__cause__ is None:  # not what the model raised itself
+            raise
+        raise ModelError(f"{error} The graph is heterogeneous, so the model gets dictionaries by type.") from error.__cause__
 
 
 def _gives_rows_of_nodes(model: nn.Module, graph: HeteroGraph) -> bool:
