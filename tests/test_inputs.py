@@ -149,8 +149,14 @@ def test_counterfactuals_see_the_same_graphs(name: str) -> None:
     explain, make = of_a_list()[0], COLLECTIONS[name]
     for number in (1, -1):
         assert nseg.counterfactual(explain, make(), number, most=2) == nseg.counterfactual(explain, GRAPHS, number, most=2)
-    with pytest.raises(InputError, match="which of the 5 graphs is meant"):
+    with pytest.raises(InputError, match="which of the 5 graphs are meant"):
         nseg.counterfactual(explain, make())
+
+
+@pytest.mark.parametrize("batch", ["x", torch.eye(24).to_sparse()], ids=["text", "sparse"])
+def test_batch_must_be_a_dense_tensor(batch) -> None:
+    with pytest.raises(InputError, match="batch must be a tensor with the graph of each node"):
+        explain_many(node_explainer(seeded(NODE_MODELS["gcn"])), changed(batch=batch), [0])
 
 
 def test_a_stored_run_of_a_loader_holds_all_graphs(tmp_path) -> None:

@@ -38,7 +38,8 @@ from nseg.graphs.inputs import ModelInputs
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import outcome_of
-from nseg.model.traced_graph import TracedGraph, causal_models_of_graphs
+from nseg.model.packed_graphs import causal_models_of_graphs
+from nseg.model.traced_graph import TracedGraph
 from nseg.search.noise import PartNoise
 from nseg.search.parts import MaskParts
 

@@ -16,7 +16,7 @@ from torch_geometric.explain.config import ModelTaskLevel
 
 from nseg.adjacency import MatrixForm, is_matrix, matrix_edges, without_duplicates
 from nseg.errors import InputError
-from nseg.graphs.inputs import EDGE_VALUE, MATRIX, ModelInputs, Role
+from nseg.graphs.inputs import EDGE_VALUE, IMPLIED_BATCH, MATRIX, ModelInputs, Role
 from nseg.graphs.model_checks import check_precision, forward_parameters
 
 
@@ -76,6 +76,8 @@ def check_inputs(model: nn.Module, x: Any, edge_index: Any, kwargs: Mapping[str,
     _check_values({"x": x, **kwargs}, edge_index.size(1))
     if level is ModelTaskLevel.graph and kwargs.get("batch") is None and takes_argument(model, "batch"):
         kwargs["batch"] = torch.zeros(x.size(0), dtype=torch.long, device=x.device)
+        if forward_parameters(model)["batch"].default is None:
+            kwargs[IMPLIED_BATCH] = True
     return ModelInputs(leave_inference_mode(x).detach(), leave_inference_mode(edge_index), kwargs, pairs_name)
 
 
@@ -188,7 +190,13 @@ def check_devices(model: nn.Module, given: Mapping[str, Any]) -> None:
 
 def _check_values(given: Mapping[str, Any], edges: int) -> None:
     for name, value in given.items():
-        if not isinstance(value, Tensor) or value.layout is not torch.strided:
+        dense = isinstance(value, Tensor) and value.layout is torch.strided
+        if name == "batch" and value is not None and not dense:
+            kind = "a sparse tensor" if isinstance(value, Tensor) else type(value).__name__
+            raise InputError(
+                f"batch must be a tensor with the graph of each node (got {kind}). Omit it if there is one graph."
+            )
+        if not dense:
             continue
         check_finite(name, value)
         if name in ("edge_weight", "edge_attr", "edge_type") and value.shape[:1] != (edges,):

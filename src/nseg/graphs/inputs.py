@@ -27,7 +27,10 @@ MASKED_ATTRIBUTES, EDGE_BASELINE = ".masked_attributes", ".edge_baseline"
 """Arguments of a graph whose edge attributes are masked: the name of the argument that holds them, and what they become,
 [E, D]; without the latter 0."""
 
-HIDDEN = (MATRIX, EDGE_VALUE, MASKED_ATTRIBUTES, EDGE_BASELINE)
+IMPLIED_BATCH = ".implied_batch"
+"""Argument that says that the caller gave no ``batch``: one graph alone is run without it, as the caller would."""
+
+HIDDEN = (MATRIX, EDGE_VALUE, MASKED_ATTRIBUTES, EDGE_BASELINE, IMPLIED_BATCH)
 """Arguments that the model does not get."""
 
 
@@ -85,7 +88,8 @@ class ModelInputs:
     def call_arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """What the model is called with: positional arguments (the edges as the matrix that it expects), and keywords."""
         form = self.kwargs.get(MATRIX)
-        rest = {name: value for name, value in self.kwargs.items() if name not in HIDDEN}
+        left_out = HIDDEN if IMPLIED_BATCH not in self.kwargs or self.num_graphs > 1 else (*HIDDEN, "batch")
+        rest = {name: value for name, value in self.kwargs.items() if name not in left_out}
         if form is None:
             return (self.x, self.edge_index), rest
         return (self.x, form.matrix(self.edge_index, self.kwargs.get(EDGE_VALUE), self.num_nodes)), rest

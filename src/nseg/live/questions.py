@@ -21,7 +21,7 @@ from nseg.graphs.inputs import ModelInputs
 from nseg.live.edits import GraphEdits, changed_inputs, check_edits
 from nseg.live.neighbourhood import GraphPart, Neighbourhoods
 from nseg.model.borrow import borrow, unwrap_compiled, watch, wrap_model_errors
-from nseg.model.hooks import call_model
+from nseg.model.hooks import call_model, keep_needed_batch
 from nseg.model.outcomes import outcome_of
 from nseg.names import NO_NAMES, Names
 from nseg.wording import explanation_sentences, hard_mask, node_mask_type
@@ -119,7 +119,8 @@ class GraphQuestions:
         if self.large is not None:  # a large graph stays on the CPU
             kwargs = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in kwargs.items()}
             return check_inputs(self.model, data.x.to(device), data.edge_index.to(device), kwargs, self.level)
-        return check_inputs(self.model, data.x, data.edge_index, kwargs, self.level)
+        inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.level)
+        return keep_needed_batch(self.model, inputs, self.outcome)
 
     def _changed(self, edits: GraphEdits) -> tuple[GraphPart, ModelInputs, int]:
         """The part of the graph that matters, that part after the changes, and the row of the output in it."""

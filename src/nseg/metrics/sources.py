@@ -13,8 +13,9 @@ from nseg.graphs.inputs import ModelInputs
 from nseg.graphs.subgraph import TargetCuts
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import Outcome
+from nseg.model.packed_graphs import causal_models_of_graphs, pack_causal_model
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED
-from nseg.model.traced_graph import TracedGraph, causal_models_of_graphs, pack_causal_model
+from nseg.model.traced_graph import TracedGraph
 
 CausalModels = Iterator[tuple[Tensor, CausalModel]]
 

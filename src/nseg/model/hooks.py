@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -14,9 +15,9 @@ from torch_geometric.nn import MessagePassing
 
 from nseg.adjacency import is_matrix, matrix_edges
 from nseg.errors import ModelError
-from nseg.graphs.inputs import ModelInputs
+from nseg.graphs.inputs import IMPLIED_BATCH, ModelInputs
 from nseg.graphs.model_checks import check_precision
-from nseg.model.borrow import forget_attributes, keep_attributes, wrap_model_errors
+from nseg.model.borrow import borrow, forget_attributes, keep_attributes, wrap_model_errors
 from nseg.model.outcomes import Outcome
 
 
@@ -79,6 +80,25 @@ def call_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tenso
             f"The model must return scores or probabilities (got {output.dtype}). Remove argmax and the like from forward()."
         )
     return outcome.as_rows(output)
+
+
+def keep_needed_batch(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> ModelInputs:
+    """Arguments with a ``batch`` that is always passed, if the model needs one although its signature says otherwise."""
+    if IMPLIED_BATCH not in inputs.kwargs:
+        return inputs
+    if model not in _needs_batch:
+        with borrow(model), torch.no_grad():
+            try:
+                call_model(model, inputs, outcome)
+                _needs_batch[model] = False
+            except Exception:  # a model may raise anything
+                _needs_batch[model] = True
+    if not _needs_batch[model]:
+        return inputs
+    return replace(inputs, kwargs={name: value for name, value in inputs.kwargs.items() if name != IMPLIED_BATCH})
+
+
+_needs_batch: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome, twice: bool = True) -> Tensor:

@@ -89,6 +89,9 @@ def _find(edge_index: Tensor, ours: Tensor, nodes: int, name: str, loops: bool =
     if edge_index.numel() and int(edge_index.max()) >= nodes:
         raise identity_error(name)
     proper = edge_index[0] != edge_index[1] if loops else torch.ones_like(edge_index[0], dtype=torch.bool)
+    in_order = _find_in_order(edge_index, ours, proper) if loops else None
+    if in_order is not None:
+        return in_order
     theirs, own = edge_keys(edge_index[:, proper], nodes), edge_keys(ours, nodes)
     own_sorted, order = own.sort()
     position = torch.searchsorted(own_sorted, theirs).clamp(max=max(own.numel() - 1, 0))
@@ -103,6 +106,15 @@ def _find(edge_index: Tensor, ours: Tensor, nodes: int, name: str, loops: bool =
     edge = torch.full((edge_index.size(1),), -1, dtype=torch.long, device=edge_index.device)
     edge[proper] = order[position]
     return edge
+
+
+def _find_in_order(edge_index: Tensor, ours: Tensor, proper: Tensor) -> Tensor | None:
+    """The same for our edges in their order, with added self-loops after them, as most layers have it; else None."""
+    own = (ours[0] != ours[1]).nonzero().flatten()
+    number = own.numel()
+    if bool(proper[number:].any()) or edge_index.size(1) < number or not torch.equal(edge_index[:, :number], ours[:, own]):
+        return None
+    return torch.cat([own, own.new_full((edge_index.size(1) - number,), -1)])
 
 
 def _receives_other_nodes(layer: MessagePassing, kwargs: dict[str, Any], nodes: int) -> bool:

@@ -1,4 +1,4 @@
-"""One caller's graph, or several, traced once; finds the fastest exact strategy and makes causal models of instances."""
+"""One caller's graph, traced once; finds the fastest exact strategy and makes causal models of instances."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from nseg.errors import InputError, ModelError
 from nseg.graphs.batch import InstanceBatch, group_members, pack_graphs
 from nseg.graphs.checks import check_index, output_role
-from nseg.graphs.inputs import ModelInputs, Role, can_pack
+from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.subgraph import IncomingEdges, TargetCuts
 from nseg.model.causal import CausalModel, Weights
+from nseg.model.edge_values import watch_edge_values
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, node_embeddings, predict
 from nseg.model.outcomes import Outcome
@@ -134,8 +135,11 @@ class TracedGraph:
         pilots = self._pilot_rows()
         whole = pack_graphs([self.inputs], self.outputs, [pilots], [torch.zeros_like(pilots)]).keep_explained_graphs()
         weights = random_weights(whole, self.edges, self.nodes)
-        expected = CausalModel(self.model, self.outcome, whole).output(weights)
+        with watch_edge_values(self.model, self.calls) as constant:
+            expected = CausalModel(self.model, self.outcome, whole).output(weights)
         for strategy in self._strategies():
+            if strategy.constants and not constant():
+                continue
             try:
                 if strategy.hops is None:
                     found = CausalModel(self.model, self.outcome, whole, strategy).output(weights)
@@ -325,76 +329,3 @@ class TracedGraph:
         for number in pending.tolist():
             one = pack_graphs([self.inputs], self.outputs, [row[number : number + 1]], [target[number : number + 1]])
             yield pending.new_tensor([number]), one, self.output
-
-
-# --- many graphs ---------------------------------------------------------------------------------------------------------
-
-
-def pack_causal_model(
-    model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], target: Tensor, strategy: RunStrategy
-) -> CausalModel:
-    """One causal model of whole graphs, one instance each."""
-    row = [torch.zeros(1, dtype=torch.long, device=target.device)] * len(graphs)
-    classes = [target[n : n + 1] for n in range(len(graphs))]
-    causal = CausalModel(model, outcome, pack_graphs(graphs, Role.GRAPH, row, classes), strategy)
-    if strategy.batched:
-        causal.make_remover = remover_of_graphs(model, outcome)
-    return causal
-
-
-def causal_models_of_graphs(
-    model: nn.Module,
-    outcome: Outcome,
-    graphs: Sequence[ModelInputs],
-    output: Tensor,
-    target: Tensor,
-    edges: bool,
-    nodes: bool,
-    strategies: Sequence[RunStrategy] = GRAPH_STRATEGIES,
-) -> CausalModels:
-    """Causal models that together hold all graphs, one instance each, with the numbers of their instances.
-
-    Args:
-        model, outcome: the model, borrowed, and how its output is read.
-        graphs: B graphs.
-        output: the model's output for each alone, [B, C].
-        target: class of each, [B].
-        edges, nodes: what will be masked.
-        strategies: strategies to try, fastest first.
-    """
-    number = torch.arange(len(graphs), device=target.device)
-
-    def pack(some: Tensor, strategy: RunStrategy) -> CausalModel:
-        return pack_causal_model(model, outcome, [graphs[n] for n in some.tolist()], target[some], strategy)
-
-    def is_exact(strategy: RunStrategy) -> bool:
-        """Whether a few graphs together give, in random worlds, what each gives alone."""
-        few = number[:3]
-        alone = [pack(few[b : b + 1], PLAIN) for b in range(few.numel())]
-        weights = [random_weights(one.instances, edges, nodes) for one in alone]
-        together = {name: torch.cat([w[name] for w in weights], 1) for name in weights[0]}
-        expected = torch.cat([one.output(w) for one, w in zip(alone, weights, strict=True)], 1)
-        return bool(outcome.agree(pack(few, strategy).output(together), expected).all())
-
-    remaining = number
-    if can_pack(graphs):
-        for strategy in strategies:
-            try:
-                with torch.no_grad():
-                    if not is_exact(strategy):
-                        continue
-                    causal = pack(number, strategy)
-                    good = outcome.agree(causal.output()[0], output)
-                if edges:
-                    causal.require_edge_identity()
-            except Exception:  # a model may raise anything on a graph that is not its own
-                continue
-            if bool(good.any()):
-                yield number[good], causal.select(number[good])
-            remaining = number[~good]
-            break
-    for n in remaining.tolist():  # as a call for this graph alone would do it, so that the answer is the same
-        graph = TracedGraph(model, outcome, graphs[n], edges, nodes)
-        row = torch.zeros(1, dtype=torch.long, device=target.device)
-        ((_, causal),) = graph.causal_models(graph.cuts(row, row, target[n : n + 1]))
-        yield number[n : n + 1], causal

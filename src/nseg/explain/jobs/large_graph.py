@@ -42,6 +42,10 @@ class LargeGraphJob(ExplainJob):
             raise InputError("Links of a large graph must be given as pairs of nodes (got none): edge_label_index=...")
         return sizes[0] if self._pairs is None else self._pairs.size(1)
 
+    @property
+    def whole_size(self) -> int:
+        return int(self.data.num_nodes + self.data.num_edges)
+
     def known_predictions(self) -> tuple[Tensor, Tensor | None]:
         raise InputError(
             f"On a large graph the outcome must say everything (got {self.outcome.event}), because the predictions "

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError
@@ -19,9 +20,10 @@ from nseg.graphs.batch import pack_graphs
 from nseg.graphs.checks import check_alike
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.model.causal import CausalModel
-from nseg.model.hooks import bytes_per_member, call_model, predict
+from nseg.model.hooks import bytes_per_member, call_model, keep_needed_batch, predict
+from nseg.model.packed_graphs import causal_models_of_graphs, pack_causal_model
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy
-from nseg.model.traced_graph import causal_models_of_graphs, check_output_rows, pack_causal_model
+from nseg.model.traced_graph import check_output_rows
 
 MOST_PREDICTIONS = 1000
 """Graphs whose predictions are looked at to know their spread, evenly over the data."""
@@ -59,6 +61,9 @@ class ManyGraphsJob(ExplainJob):
         if len(self.data) == 0:
             raise InputError("explain_many needs at least one graph (got an empty sequence).")
         return len(self.data)
+
+    def model_inputs(self, data: Data, kwargs: dict[str, Any]) -> ModelInputs:
+        return keep_needed_batch(self.model, super().model_inputs(data, kwargs), self.outcome)
 
     def prepare(self) -> None:
         pass
