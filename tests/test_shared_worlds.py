@@ -13,7 +13,8 @@ from nseg import explain_many, metrics
 from nseg.explain import verification
 from nseg.explain.shared_worlds import SharedMasks
 from nseg.explain.verification import LARGE, SAMPLE, choose_sample
-from nseg.metrics import evaluator, sources
+from nseg.metrics import sources, trust
+from nseg.model.traced_graph import TracedGraph
 from nseg.search.parts import EDGES, Masks
 
 
@@ -45,7 +46,7 @@ def test_masks_share_a_world_exactly_if_they_agree_where_they_overlap(monkeypatc
                 assert not torch.equal(values[instances.edge_id[common]], masks[EDGES][common].float())
 
 
-@pytest.mark.parametrize("wrong", [verification.SOFT, "mask", "remove", verification.EMPTY])
+@pytest.mark.parametrize("wrong", [verification.SOFT, "mask", "remove", verification.EMPTY, verification.PATH])
 def test_one_wrong_number_of_one_instance_is_found(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own, redone = verification._own_numbers, []
 
@@ -62,13 +63,58 @@ def test_one_wrong_number_of_one_instance_is_found(wrong: str, monkeypatch: pyte
     assert redone
 
 
-def test_the_sample_is_of_the_whole_call_and_in_one_shard_where_passes_are_long() -> None:
-    shards = [list(range(n, 1000, 4)) for n in range(4)]
-    for size, expected in ((1000, [8, 8, 8, 8]), (LARGE + 1, [SAMPLE, 0, 0, 0])):
+def test_the_sample_is_of_the_whole_call_and_mostly_in_one_shard_where_passes_are_long() -> None:
+    shards = [list(range(n, 1000, 5)) for n in range(5)]
+    for size, expected in ((1000, [7, 7, 7, 7, 7]), (LARGE + 1, [SAMPLE, 0, 0, 0, 1])):
         chosen = [choose_sample(n, rows, 1000, size) for n, rows in enumerate(shards)]
         assert [len(one) for one in chosen] == expected
         assert all(one <= set(rows) for one, rows in zip(chosen, shards, strict=True))
     assert choose_sample(0, [3, 5], 2, LARGE + 1) == {3, 5}
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_sample_is_verified_alone_on_the_whole_graph(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a small graph, every output of the sample gets passes of its own; of a large one, one does, and others share."""
+    data, alone, sharing = graph(), set[int](), list[int]()
+    plain, shared = TracedGraph.plain_model, TracedGraph.shared_model
+
+    def watched(self: TracedGraph, row: Tensor, target: Tensor) -> Any:
+        alone.update(row.tolist() if len(row) == 1 else [])
+        return plain(self, row, target)
+
+    def watched_together(self: TracedGraph, row: Tensor, target: Tensor) -> Any:
+        sharing.append(len(row))
+        return shared(self, row, target)
+
+    monkeypatch.setattr(TracedGraph, "plain_model", watched)
+    monkeypatch.setattr(TracedGraph, "shared_model", watched_together)
+    monkeypatch.setattr(verification, "SAMPLE", 3)
+    monkeypatch.setattr(verification, "LARGE", 10 if large else LARGE)
+    explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick(steps=3)), data, range(12))
+    assert len(alone) == (1 if large else 3)
+    assert (3 in sharing) is large
+
+
+def test_all_sizes_of_all_paths_are_verified_once_an_answer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A size that was not drawn is wrong for one instance; another number is for another instance, and gives it away."""
+    own, path, redone = verification._own_numbers, None, set[int]()
+
+    def off(answer: Any, kind: str) -> Tensor:
+        nonlocal path
+        found = own(answer, kind).clone()
+        if len(answer.instances) == 12:  # as the shortcuts of this batch would have it
+            drawn = int(verification._size_number(answer, verification.PATH)[2])
+            path = f"{verification.PATH} {(drawn + 1) % 5}"
+            found[:, 2] += 0.01 * (kind == path)
+            found[:, 7] += 0.01 * (kind == "remove")
+        elif len(answer.instances) == 2:
+            redone.update(answer.instances.node_id[answer.instances.hops == 0].tolist())
+        return found
+
+    monkeypatch.setattr(verification, "_own_numbers", off)
+    with pytest.warns(UserWarning, match="2 explanations were searched again"):
+        explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick(steps=3)), graph(), range(12))
+    assert redone == {2, 7}
 
 
 def test_metrics_ask_plainly_about_every_explanation_that_is_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +127,7 @@ def test_metrics_ask_plainly_about_every_explanation_that_is_in_doubt(monkeypatc
         return plain(self, number)
 
     monkeypatch.setattr(sources.OneGraphSource, "plain", watched)
-    monkeypatch.setattr(evaluator, "SAMPLE", 2)
+    monkeypatch.setattr(trust, "SAMPLE", 2)
     metrics.Evaluator(explain, data, found)
     assert len(asked) == 2, "nothing is in doubt: only the sample"
     monkeypatch.setattr(sources.OneGraphSource, "reference", lambda *_: None)

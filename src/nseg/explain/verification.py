@@ -3,8 +3,12 @@
 Shortcuts (:mod:`nseg.model.strategy`) are verified on a few outputs before they are used, which a model can pass and
 still treat other outputs differently. So the probabilities of the hard and soft masks of every explanation are computed
 again with all messages and nothing carried over from the whole graph: on a wider subgraph, in batches, and for a random
-sample also on the caller's whole graph with the plain strategy. Where that is as cheap, all are verified on the whole
-graph. An instance in doubt gets passes of its own, one world at a time, which decide.
+sample also alone on the caller's whole graph with the plain strategy. Where that is as cheap, all are verified on the
+whole graph. An instance in doubt gets passes of its own, one world at a time, which decide.
+
+A pass of a large graph takes as long as many explanations. There the sample shares passes, and one of it is alone.
+Of the sizes of a path, one per instance is verified, drawn at random, and all of them if any answer is found to be wrong;
+of large graphs, one per instance of every fourth.
 """
 
 from __future__ import annotations
@@ -17,14 +21,12 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
+from nseg.explain.placement import Placement
 from nseg.explain.shared_worlds import SharedMasks
 from nseg.graphs.batch import InstanceBatch
-from nseg.graphs.inputs import EDGE_KIND
-from nseg.graphs.subgraph import reverse_edges
 from nseg.model.causal import CausalModel
-from nseg.search.feature_parts import edge_types
-from nseg.search.formulas import mix
-from nseg.search.parts import ATTRIBUTES, EDGES, NODES, MaskParts, Masks
+from nseg.search.formulas import mix, pns_bound
+from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.worlds import build_worlds, split_worlds
 
 if TYPE_CHECKING:
@@ -36,8 +38,14 @@ SAMPLE = 32
 LARGE = 100_000
 """Nodes and edges of a graph of which no pass is run that is not needed."""
 
-SOFT, EMPTY = "soft", "empty"
-"""What is verified besides hard masks by each intervention: soft masks, and masks that keep nothing."""
+SHARDS_PER_PASS = 4
+"""Shards of such a graph of which one has an instance that is verified alone."""
+
+INSTANCES_PER_PATH = 4
+"""Instances of such a graph of which one has a size of its path verified."""
+
+SOFT, EMPTY, PATH = "soft", "empty", "path"
+"""What is verified besides hard masks by each intervention: soft masks, masks that keep nothing, one size of each path."""
 
 MEMBERS_AT_ONCE = 1 << 14
 """Nodes and edges of the subgraphs that are verified in one batch, so that their messages fit into the cache."""
@@ -68,7 +76,8 @@ class References:
 def choose_sample(number: int, rows: Sequence[int], targets: int, whole_size: int) -> frozenset[int]:
     """Outputs of a shard that are verified on the whole graph: 32 of the whole call, at least one per shard.
 
-    Where a pass of the whole graph takes long, all are in the first shard, so that they can share passes.
+    Where a pass of the whole graph takes long, they are in the first shard, so that they can share passes, and one more is
+    in every fourth shard.
 
     Args:
         number: number of the shard.
@@ -78,9 +87,12 @@ def choose_sample(number: int, rows: Sequence[int], targets: int, whole_size: in
     """
     size = min(len(rows), -(-SAMPLE * len(rows) // max(targets, 1)))
     if whole_size > LARGE:
-        size = min(len(rows), SAMPLE) if number == 0 else 0
-    chosen = torch.randperm(len(rows), generator=torch.Generator().manual_seed(number), device="cpu")[:size]
-    return frozenset(rows[n] for n in chosen.tolist())
+        size = min(len(rows), 0 if number % SHARDS_PER_PASS else 1 if number else SAMPLE)
+    rng = torch.Generator().manual_seed(number)
+    if whole_size > LARGE:  # next to each other, so that they are in one batch; a shard is spread over the whole call
+        start = int(torch.randint(len(rows) - size + 1, (), generator=rng, device="cpu"))
+        return frozenset(rows[start : start + size])
+    return frozenset(rows[n] for n in torch.randperm(len(rows), generator=rng, device="cpu")[:size].tolist())
 
 
 def find_wrong(
@@ -98,11 +110,27 @@ def find_wrong(
     """
     sampled = torch.isin(numbers, numbers.new_tensor(list(sample)))
     shared = references.shared if not answer.common and answer.attributes is None else None
-    good, good_sample = _holds_together(answer, numbers, sampled, references.batched(numbers), shared)
-    doubtful, alone = ~(good & good_sample), sampled if shared is None else torch.zeros_like(sampled)
+    whole, wide = None if shared is None else shared(numbers), references.batched(numbers)
+    large = whole is not None and int(whole.instances.sizes.sum()) > LARGE
+    kinds = [kind for kind in _kinds(answer) if kind != PATH or not large or wide is None]
+    good = _holds_together(answer, kinds, numbers, wide, whole)
+    if PATH not in kinds and answer.path is not None:
+        good &= _holds_batched(answer, [PATH], wide, (numbers % INSTANCES_PER_PATH == 0).nonzero().flatten())
+    if wide is not None and not bool(good.all()):
+        good &= _holds_batched(answer, _sizes_of_paths(answer), wide)
+    alone, good_sample, in_full = sampled, torch.ones_like(sampled), not large
+    if large and shared is not None:
+        some = sampled.nonzero().flatten()
+        alone = numbers == min(sample, default=-1)
+        if len(some) > 1:
+            good_sample[some] = _sample_holds(answer, some, wide, shared(numbers[some]))
+    doubtful = ~(good & good_sample)
     wrong, all_in_doubt = list[int](), False
-    for position, b in enumerate((doubtful | alone).nonzero().flatten().tolist()):
-        kinds = _kinds(answer) if bool(doubtful[b]) or not position else _judged_by(answer)
+    for b in (doubtful | alone).nonzero().flatten().tolist():
+        if bool(doubtful[b]):
+            kinds = [*_kinds(answer), *_sizes_of_paths(answer)]
+        else:
+            kinds, in_full = _kinds(answer) if in_full else _judged_by(answer), False
         if not bool(_holds(answer, kinds, numbers.new_tensor([b]), references.plain(int(numbers[b])))):
             wrong.append(int(numbers[b]))
             all_in_doubt |= bool(good[b])
@@ -110,37 +138,34 @@ def find_wrong(
 
 
 def _holds_together(
-    answer: BatchAnswer,
-    numbers: Tensor,
-    sampled: Tensor,
-    wide: CausalModel | None,
-    shared: Callable[[Tensor], CausalModel] | None,
-) -> tuple[Tensor, Tensor]:
-    """Whether answers hold where every instance is verified, and where only the sample is, [B] each.
+    answer: BatchAnswer, kinds: Sequence[str], numbers: Tensor, wide: CausalModel | None, whole: CausalModel | None
+) -> Tensor:
+    """Whether answers hold where every instance is verified, [B].
 
-    Every instance is verified on the wider subgraphs, or on the whole graph if that takes no more.
+    That is on the wider subgraphs, or on the whole graph if it is shared and takes no more.
     """
-    good, good_sample = torch.ones_like(sampled), torch.ones_like(sampled)
-    everything, some = torch.arange(len(numbers), device=numbers.device), sampled.nonzero().flatten()
-    if shared is None:
-        return _holds_batched(answer, _kinds(answer), wide), good_sample
-    whole, on_subgraphs = shared(numbers), list[str]()
+    if whole is None:
+        return _holds_batched(answer, kinds, wide)
+    good, everything = torch.ones_like(numbers, dtype=torch.bool), torch.arange(len(numbers), device=numbers.device)
+    on_subgraphs = list[str]()
     most = len(numbers) if wide is None else int(wide.instances.sizes.sum() // whole.instances.sizes.sum())
-    for kind in _kinds(answer):
-        together = _share(answer, kind, everything, wide, whole, most)
+    for kind in kinds:
+        together = _share(answer, kind, everything, wide, whole, most) if most else None
         if together is None:
             on_subgraphs.append(kind)
         else:
             good &= _holds_shared(answer, kind, everything, whole, together)
-    if on_subgraphs:
-        good &= _holds_batched(answer, on_subgraphs, wide)
-    whole = shared(numbers[some])
-    for kind in _judged_by(answer) if len(some) else ():
-        if kind in on_subgraphs:
-            few = _share(answer, kind, some, wide, whole, len(some))
-            assert few is not None
-            good_sample[some] &= _holds_shared(answer, kind, some, whole, few)
-    return good, good_sample
+    return good & _holds_batched(answer, on_subgraphs, wide) if on_subgraphs else good
+
+
+def _sample_holds(answer: BatchAnswer, some: Tensor, wide: CausalModel | None, whole: CausalModel) -> Tensor:
+    """Whether some answers hold on the whole graph, of which their masks share passes, [b]."""
+    good = torch.ones_like(some, dtype=torch.bool)
+    for kind in _judged_by(answer):
+        together = _share(answer, kind, some, wide, whole, len(some))
+        assert together is not None
+        good &= _holds_shared(answer, kind, some, whole, together)
+    return good
 
 
 def _share(
@@ -149,20 +174,28 @@ def _share(
     """The masks of some answers on the whole graph; None if they need too many worlds."""
     masks, instances = _masks_of(answer, kind), answer.instances
     if kind == "remove" and wide is not None:  # edges around a subgraph count in the degrees of its nodes
-        masks, instances = _masks_in(wide, answer, torch.arange(len(instances), device=which.device), masks), wide.instances
+        everything = torch.arange(len(instances), device=which.device)
+        masks, instances = Placement(wide, answer, everything).masks(masks), wide.instances
     if len(which) < len(instances):
         masks, instances = _select(masks, instances, which), instances.select(which)
     return SharedMasks.of(masks, instances, whole.instances, answer.tied, most)
 
 
-def _holds_batched(answer: BatchAnswer, kinds: Sequence[str], wide: CausalModel | None) -> Tensor:
-    """Whether answers hold on wider subgraphs, [B]; not if there are none."""
-    number = len(answer.instances)
+def _holds_batched(
+    answer: BatchAnswer, kinds: Sequence[str], wide: CausalModel | None, which: Tensor | None = None
+) -> Tensor:
+    """Whether answers hold on wider subgraphs, [B]; not if there are none. Only those of ``which`` are asked, if given."""
+    number, device = len(answer.instances), answer.exact.device
     if wide is None:
-        return torch.zeros(number, dtype=torch.bool, device=answer.exact.device)
-    batch = torch.cumsum(wide.instances.sizes, 0) // MEMBERS_AT_ONCE
-    parts = [(batch == n).nonzero().flatten() for n in torch.unique(batch).tolist()]
-    return torch.cat([_holds(answer, kinds, part, wide.select(part) if len(parts) > 1 else wide) for part in parts])
+        return torch.zeros(number, dtype=torch.bool, device=device)
+    which = torch.arange(number, device=device) if which is None else which
+    wide.members_at_once = 8 * MEMBERS_AT_ONCE  # all worlds at once
+    batch = torch.cumsum(wide.instances.sizes[which], 0) // MEMBERS_AT_ONCE
+    good = torch.ones(number, dtype=torch.bool, device=device)
+    for n in torch.unique(batch).tolist():
+        part = which[batch == n]
+        good[part] = _holds(answer, kinds, part, wide.select(part) if len(part) < number else wide)
+    return good
 
 
 def _holds_shared(answer: BatchAnswer, kind: str, which: Tensor, whole: CausalModel, together: SharedMasks) -> Tensor:
@@ -183,7 +216,8 @@ def _holds(answer: BatchAnswer, kinds: Sequence[str], which: Tensor, reference: 
     parts = _parts(answer, reference.instances)
     same = torch.ones_like(which, dtype=torch.bool)
     try:
-        masks = {kind: _masks_in(reference, answer, which, _masks_of(answer, kind)) for kind in kinds}
+        place = Placement(reference, answer, which)
+        masks = {kind: place.masks(_masks_of(answer, kind)) for kind in kinds}
         for kind, p in _reference_numbers(answer, reference, parts, masks).items():
             same &= _equal(p, _own_numbers(answer, kind)[:, which])
     except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
@@ -195,8 +229,24 @@ def _holds(answer: BatchAnswer, kinds: Sequence[str], which: Tensor, reference: 
 
 
 def _kinds(answer: BatchAnswer) -> list[str]:
-    """All numbers that an answer has; a model may not run on a smaller graph."""
-    return [SOFT, *_interventions(answer), EMPTY]
+    """All numbers that an answer has, but one size of each path; a model may not run on a smaller graph."""
+    return [SOFT, *_interventions(answer), EMPTY, *([] if answer.path is None else [PATH])]
+
+
+def _sizes_of_paths(answer: BatchAnswer) -> list[str]:
+    """All sizes of the paths, each by its number."""
+    return [] if answer.path is None else [f"{PATH} {number}" for number in range(len(answer.path.sizes))]
+
+
+def _size_number(answer: BatchAnswer, kind: str) -> Tensor:
+    """Which size of its path is meant for each instance, [B]: the one of a number, or one at random."""
+    assert answer.path is not None
+    sizes, number = answer.path.sizes, kind.removeprefix(PATH)
+    if number:
+        return torch.full_like(sizes[0], int(number))
+    u = torch.rand(sizes.size(1), generator=torch.Generator().manual_seed(0), device="cpu").to(sizes.device)
+    different = (sizes < sizes[-1:]).sum(0) + 1  # later ones are all elements of a smaller instance
+    return (u * different).long().clamp(max=len(sizes) - 1)
 
 
 def _interventions(answer: BatchAnswer) -> list[str]:
@@ -212,13 +262,29 @@ def _judged_by(answer: BatchAnswer) -> list[str]:
 def _masks_of(answer: BatchAnswer, kind: str) -> Masks:
     if kind == SOFT:
         return answer.soft
+    if kind.startswith(PATH):
+        return _subset_of_path(answer, _size_number(answer, kind))
     return answer.hard.map(torch.zeros_like) if kind == EMPTY else answer.hard
 
 
+def _subset_of_path(answer: BatchAnswer, number: Tensor) -> Masks:
+    """The subset of a size of each path, by the number of the size, [B]."""
+    assert answer.path is not None
+    instances, found = answer.instances, Masks()
+    for name, code in answer.path.member.items():
+        owner = instances.node_owner if name == NODES else instances.edge_owner
+        if len(code) != len(owner):  # features that all nodes have in common
+            owner = torch.arange(len(instances), device=code.device).repeat_interleave(len(code) // len(instances))
+        found[name] = (code >> number[owner].view(-1, *[1] * (code.dim() - 1)) & 1).to(answer.soft_p.dtype)
+    return found
+
+
 def _own_numbers(answer: BatchAnswer, kind: str) -> Tensor:
-    """The numbers of an answer: p_factual and p_complement, [2, B]; of empty masks the former, [1, B]."""
+    """The numbers of an answer: p_factual and p_complement, [2, B]; of empty masks the former, of paths PNS, [1, B]."""
     if kind == SOFT:
         return answer.soft_p
+    if kind.startswith(PATH) and answer.path is not None:
+        return answer.path.pns.gather(0, _size_number(answer, kind).unsqueeze(0))
     measured = answer.measured
     if kind == EMPTY:
         return measured.empty.p_factual.unsqueeze(0)
@@ -235,8 +301,9 @@ def _reference_numbers(
     """
     found: dict[str, Tensor] = {}
     judged = _judged_by(answer)
-    for intervention, names in (("mask", (SOFT, "mask", EMPTY)), ("remove", ("remove", EMPTY))):
-        asked = [kind for kind in names if kind in masks and (kind != EMPTY or intervention in judged)]
+    for intervention in ("mask", "remove"):
+        always = (SOFT, "mask") if intervention == "mask" else ("remove",)
+        asked = [k for k in masks if k in always or (intervention in judged and (k == EMPTY or k.startswith(PATH)))]
         worlds = [build_worlds(parts, masks[kind].map(lambda mask: mask.unsqueeze(0))) for kind in asked]
         # nothing is changed in the complement of the empty mask
         worlds = [one.map(lambda w: w[:1]) if kind == EMPTY else one for kind, one in zip(asked, worlds, strict=True)]
@@ -248,9 +315,14 @@ def _reference_numbers(
         for kind, own in zip(asked, torch.split(p, counts), strict=True):
             if kind == EMPTY:
                 found[kind] = torch.minimum(found.get(kind, own), own)
+                continue
+            factual, complement = split_worlds(own, parts)
+            both = torch.cat([factual, mix(complement, answer.split)])
+            if kind.startswith(PATH):
+                pns = pns_bound(both[:1], both[1:])
+                found[kind] = torch.minimum(found.get(kind, pns), pns)
             else:
-                factual, complement = split_worlds(own, parts)
-                found[kind] = torch.cat([factual, mix(complement, answer.split)])
+                found[kind] = both
     return found
 
 
@@ -280,40 +352,3 @@ def _select(masks: Masks, instances: InstanceBatch, which: Tensor) -> Masks:
     """Masks of the instances ``which``."""
     owner = {EDGES: instances.edge_owner, NODES: instances.node_owner}
     return Masks({name: mask[torch.isin(owner[name], which)] for name, mask in masks.items()})
-
-
-def _masks_in(reference: CausalModel, answer: BatchAnswer, which: Tensor, masks: Masks) -> Masks:
-    """Masks of some answers, on the edges and nodes of a reference."""
-    instances, there, found = answer.instances.select(which), reference.instances, Masks()
-    if EDGES in masks:
-        mine = torch.isin(answer.instances.edge_owner, which)
-        found[EDGES] = _place(masks[EDGES][mine], instances, there, edges=True)
-        ties = answer.ties[which][there.edge_owner]
-        if bool(ties.any()):  # as on an explanation
-            reverse = reverse_edges(there.edge_index, there.num_nodes, there.args.get(EDGE_KIND))
-            found[EDGES] = torch.where(ties, torch.maximum(found[EDGES], found[EDGES][reverse]), found[EDGES])
-    if ATTRIBUTES in masks and answer.attributes is MaskType.common_attributes:
-        found[ATTRIBUTES] = _select_common(masks[ATTRIBUTES], edge_types(instances), which)
-    elif ATTRIBUTES in masks:
-        mine = torch.isin(answer.instances.edge_owner, which)
-        found[ATTRIBUTES] = _place(masks[ATTRIBUTES][mine], instances, there, edges=True)
-    if NODES in masks and answer.common:
-        found[NODES] = _select_common(masks[NODES], instances.node_types, which)
-    elif NODES in masks:
-        mine = torch.isin(answer.instances.node_owner, which)
-        found[NODES] = _place(masks[NODES][mine], instances, there, edges=False)
-    return found.map(lambda mask: mask.to(reference.dtype))
-
-
-def _select_common(values: Tensor, types: int, which: Tensor) -> Tensor:
-    """Values of columns that all nodes or edges of a type share, of some instances, [B * types, F]."""
-    return values.view(-1, types, values.size(1))[which].flatten(0, 1)
-
-
-def _place(values: Tensor, here: InstanceBatch, there: InstanceBatch, edges: bool) -> Tensor:
-    """Values of edges or nodes of a batch, on a batch of the same instances with more of them; 0 for the others."""
-    ids, owner = (here.edge_id, here.edge_owner) if edges else (here.node_id, here.node_owner)
-    other_ids, other_owner = (there.edge_id, there.edge_owner) if edges else (there.node_id, there.node_owner)
-    most = int(max(ids.max() if ids.numel() else 0, other_ids.max() if other_ids.numel() else 0)) + 1
-    position = torch.searchsorted(other_owner * most + other_ids, owner * most + ids)
-    return values.new_zeros(len(other_ids), *values.shape[1:]).index_copy(0, position, values)
