@@ -26,7 +26,11 @@ from zoo import CLASSES, FEATURES, GRAPH_CONFIG, NODE_CONFIG, NODE_MODELS, Globa
 from nseg import NSEG, Explainer, ModelError, NsegWarning, certify, explain_many, metrics
 from nseg.explain import verification
 from nseg.explain.jobs import base
+from nseg.graphs.inputs import ModelInputs
+from nseg.model import edge_values
+from nseg.model.outcomes import outcome_of
 from nseg.model.strategy import PLAIN
+from nseg.model.traced_graph import TracedGraph
 
 REDONE = "searched again without shortcuts"
 
@@ -61,6 +65,22 @@ def pyg_probabilities(explain: Explainer, data: Data, one: Any, mask: Tensor | N
     return with_it, without
 
 
+@pytest.fixture
+def trusting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values that depend on hidden features are taken for constant, so that answers are wrong until they are verified."""
+    monkeypatch.setattr(edge_values, "_equal", lambda *_: True)
+
+
+def test_values_that_depend_on_hidden_features_are_not_taken_for_constant() -> None:
+    """In random worlds some gate is other than in the traced pass, on whichever edges of the graph."""
+    for seed in range(4):
+        explain, data = explainer(seeded(Gated, seed), quick()), gated_graph(seed)
+        inputs, outcome = ModelInputs(data.x, data.edge_index, {}), outcome_of(explain.model_config, None)
+        assert not TracedGraph(explain.model, outcome, inputs, True, False).strategy.constants
+        assert TracedGraph(seeded(NODE_MODELS["gcn"]), outcome, inputs, True, False).strategy.constants
+
+
+@pytest.mark.usefixtures("trusting")
 def test_numbers_are_right_where_messages_depend_on_hidden_features() -> None:
     redone = 0
     for seed in range(4):
@@ -79,6 +99,7 @@ def test_numbers_are_right_where_messages_depend_on_hidden_features() -> None:
     assert redone, "the models must defeat the shortcuts on some graph, or this test shows nothing"
 
 
+@pytest.mark.usefixtures("trusting")
 def test_numbers_of_soft_masks_are_right_too() -> None:
     """A hard mask can be right by chance where the soft one, which was searched with a wrong shortcut, is not."""
     for seed in (1, 2):
@@ -113,6 +134,7 @@ def test_joint_masks_have_one_pns_everywhere() -> None:
         assert certificates[b].pns == pns
 
 
+@pytest.mark.usefixtures("trusting")
 def test_a_single_call_is_verified_too() -> None:
     data = gated_graph(0)
     explain = Explainer(
@@ -371,3 +393,59 @@ def test_threads_that_share_a_model_get_the_right_answers_and_leave_it_as_it_was
     assert model.training
     assert [p.requires_grad for p in model.parameters()].count(False) == 1
     assert torch.get_num_threads() == threads
+
+
+class WithoutBatch(nn.Module):
+    """Gives other scores if it is called without ``batch``, or refuses to be."""
+
+    def __init__(self, refuses: bool = False) -> None:
+        super().__init__()
+        self.conv, self.head, self.refuses = GCNConv(FEATURES, 8), nn.Linear(8, CLASSES), refuses
+
+    def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor | None = None) -> Tensor:
+        x = self.conv(x, edge_index).relu()
+        if batch is None:
+            assert not self.refuses, "a batch, please"
+            return self.head(1.7 * x.mean(0, keepdim=True))
+        return self.head(global_add_pool(x, batch))
+
+
+@pytest.mark.filterwarnings("ignore:Several graphs cannot share", "ignore:Shortcuts are not exact")
+def test_a_model_is_called_without_batch_if_the_caller_gives_none() -> None:
+    """The numbers are those of ``model(x, edge_index)``, which is what a caller without ``batch`` would compare with."""
+    model, some = seeded(WithoutBatch), [graph(5, 6, seed) for seed in range(2)]
+    explain = explainer(model, quick(steps=2, rounds=0, intervention="remove"), GRAPH_CONFIG)
+    found = explain_many(explain, some)
+    each = metrics.Evaluator(explain, some, found).each("hard")
+    for b, (one, data) in enumerate(zip(found, some, strict=True)):
+        with torch.no_grad():
+            kept = one.hard_edge_mask.bool()
+            p = [model(data.x, data.edge_index[:, edges]).softmax(-1)[0, int(one.target)] for edges in (kept, ~kept)]
+        assert (one.p_factual, one.p_complement) == pytest.approx(tuple(map(float, p)), abs=1e-5)
+        assert (float(each.p_factual[b]), float(each.p_complement[b])) == pytest.approx(tuple(map(float, p)), abs=1e-5)
+    needs = explainer(seeded(lambda: WithoutBatch(refuses=True)), quick(steps=2, rounds=0), GRAPH_CONFIG)
+    assert all(one.p_factual > 0 for one in explain_many(needs, some)), "a model that needs batch gets it"
+
+
+@pytest.mark.usefixtures("trusting")
+def test_metrics_of_other_masks_and_of_deleted_edges_are_right_too() -> None:
+    """Thresholds and deletion put explanations into worlds that nobody asked about in the search."""
+    for seed in (1, 2):
+        explain, data = explainer(seeded(Gated, seed), quick(steps=3)), gated_graph(seed)
+        rows = (data.x[:, 0] > 0.5).nonzero().flatten().tolist()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*searched again")
+            found = explain_many(explain, data, rows)
+        for one in found:  # alone, so that no other explanation gives a wrong shortcut away
+            evaluator = metrics.Evaluator(explain, data, one)
+            for cut in (0.3, 0.7):
+                each, mask = evaluator.each(cut, "mask"), (one.edge_mask > cut).float()
+                truth = pyg_probabilities(explain, data, one, mask)
+                assert (float(each.p_factual), float(each.p_complement)) == pytest.approx(truth, abs=1e-4)
+                each, full = evaluator.each(cut, "remove"), torch.zeros(data.num_edges, dtype=torch.bool)
+                full[one.edge_id] = mask.bool()
+                target = int(one.target[one.index])
+                with torch.no_grad():
+                    outputs = [explain.model(data.x, data.edge_index[:, some]) for some in (full, ~full)]
+                truth = tuple(float(output[one.output_id].softmax(-1)[target]) for output in outputs)
+                assert (float(each.p_factual), float(each.p_complement)) == pytest.approx(truth, abs=1e-4)

@@ -340,7 +340,6 @@ ON_THE_CPU = {
     "graphs/checks.py:check_index": ROWS,
     "metrics/agreement.py:perturbed_stability": MOVED,
     "metrics/agreement.py:stability": NUMBERS,
-    "metrics/evaluator.py:_is_right": MOVED,
     "metrics/fidelity.py:_curve": NUMBERS,
     "metrics/fidelity.py:robust_fidelity": NUMBERS,
     "metrics/ground_truth.py:_kept": TRUTH,

@@ -284,7 +284,7 @@ def certify(
         A certificate for each explanation.
     """
     with torch.inference_mode(False), torch.no_grad():
-        evaluator = WorldEvaluator(explainer, data, explanations)
+        evaluator = WorldEvaluator(explainer, data, explanations, removes=True)
         _check_masks(evaluator)
         settings = [_settings_of(one, intervention) for one in evaluator.explanations]
         request = _check_request(law, samples, confidence, exact, seed, settings[0])

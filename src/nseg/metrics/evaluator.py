@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -22,9 +22,11 @@ from nseg.graphs.checks import check_inputs, edges_of
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.model_checks import check_model
 from nseg.graphs.separate import separate_graphs
+from nseg.metrics.groups import EvaluatedGroup, positions
 from nseg.metrics.hetero import flatten_for_metrics, missing_features
 from nseg.metrics.masks import MaskKind, masks_of
 from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
+from nseg.metrics.trust import ask, is_right
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import HeteroModel
@@ -36,69 +38,13 @@ from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 from nseg.search.settings import BaseSettings
 from nseg.search.worlds import OUTSIDE, build_worlds
+from nseg.wording import is_undirected
 
 MASK_NAMES = {EDGES: "edge_mask", NODES: "node_mask"}
 """Attribute of an explanation that holds each part of its mask."""
 
-SAMPLE = 32
-"""Explanations that are verified alone on the whole graph."""
-
-SAMPLED_MEMBERS = 100_000
-"""Nodes and edges of a graph up to which the whole sample is verified; fewer of larger graphs."""
-
 WorldMaker = Callable[[Tensor, Tensor], Tensor]
 """Makes worlds [K, m] from a flat mask [m] and one key per entry, which does not depend on the batch."""
-
-
-@dataclass(frozen=True)
-class EvaluatedGroup:
-    """Explanations that share a causal model.
-
-    Args:
-        numbers: positions of the explanations, [b].
-        causal: their causal model.
-        parts: their masks, one element per edge and per node (or feature of a node).
-        edge_at, node_at: for each explanation, positions of the causal model's edges and nodes in it.
-    """
-
-    numbers: Tensor
-    causal: CausalModel
-    parts: MaskParts
-    edge_at: list[Tensor]
-    node_at: list[Tensor]
-
-    def pack(self, masks: Sequence[Masks]) -> Masks:
-        """Masks of these explanations, in the order of the causal model's edges and nodes; 0 outside the explanations."""
-        chosen = [masks[number] for number in self.numbers.tolist()]
-        found = Masks()
-        if EDGES in self.parts:
-            found[EDGES] = _take([one[EDGES] for one in chosen], self.edge_at)
-        if NODES in self.parts:
-            given = [one[NODES] for one in chosen]
-            # Features of all nodes are one row, which every node takes.
-            at = [torch.zeros_like(at) if mask.size(0) == 1 else at for mask, at in zip(given, self.node_at, strict=True)]
-            found[NODES] = _take(given, at)
-        return found
-
-
-def _take(values: Sequence[Tensor], at: Sequence[Tensor]) -> Tensor:
-    """Values at some positions of each tensor, one after another; 0 at position -1."""
-    flat, lengths = torch.cat(list(values)), [len(one) for one in at]
-    if not flat.numel():
-        return flat.new_zeros(sum(lengths), *flat.shape[1:])
-    position = torch.cat(list(at))
-    here, device = position >= 0, position.device
-    start = torch.tensor([0, *(one.size(0) for one in values)][:-1], device=device).cumsum(0)
-    position = position + start.repeat_interleave(torch.tensor(lengths, device=device))
-    return flat[position.clamp(0, len(flat) - 1)] * here.to(flat.dtype).view(-1, *[1] * (flat.dim() - 1))
-
-
-def _positions(known: Tensor, asked: Tensor) -> Tensor:
-    """Position of each number among sorted ones; -1 if it is not there."""
-    if not known.numel():
-        return torch.full_like(asked, -1)
-    position = torch.searchsorted(known, asked).clamp(max=len(known) - 1)
-    return torch.where(known[position] == asked, position, -1)
 
 
 class WorldEvaluator:
@@ -108,13 +54,19 @@ class WorldEvaluator:
         explainer: the explainer that made them, or any for the same model and masks.
         data: the graph, or the graphs, that were explained.
         explanations: one of a single output, or the result of :func:`nseg.explain_many`.
+        removes: verify from the start what the causal models give if edges are deleted.
 
     The target is the predicted class, or the given one if a phenomenon is explained.
     """
 
     def __init__(
-        self, explainer: Explainer, data: Data | Sequence[Data], explanations: Explanation | Sequence[Explanation]
+        self,
+        explainer: Explainer,
+        data: Data | Sequence[Data],
+        explanations: Explanation | Sequence[Explanation],
+        removes: bool = False,
     ) -> None:
+        self._removes = removes
         found = [explanations] if isinstance(explanations, Explanation | HeteroExplanation) else list(explanations)
         if not found:
             raise InputError("At least one explanation is needed (got none).")
@@ -197,34 +149,34 @@ class WorldEvaluator:
         """Explanations by causal model, with the fastest strategy that gives what the model gives without shortcuts."""
         groups: list[EvaluatedGroup] = []
         for models in self.source.candidates():
-            groups = [self._group(*one) for one in models]
-            if all(group.causal.strategy == PLAIN for group in groups) or self._is_right(groups):
+            groups = [self.group(*one) for one in models]
+            if all(group.causal.strategy == PLAIN for group in groups) or self._trusts(groups):
                 break
         return groups
 
-    def _is_right(self, groups: list[EvaluatedGroup]) -> bool:
-        """Whether causal models agree with the references, and with plain passes on a sample and wherever in doubt.
+    def _trusts(self, groups: list[EvaluatedGroup]) -> bool:
+        """Whether groups are right in the worlds of the hard and of the soft masks, and in two random worlds."""
+        if not is_right(self, groups, lambda group: group.causal.output(self._test_weights(group))):
+            return False
+        hard = self.default_masks
+        return not self._removes or is_right(self, groups, lambda group: group.output_after_removal(hard, self.tied))
 
-        Compared are the worlds of the hard and of the soft masks, and two random worlds.
-        """
-        output = self.in_order([group.causal.output(self._test_weights(group)) for group in groups], 1, groups)
+    def plain_groups(self) -> Iterator[EvaluatedGroup]:
+        """The explanations one by one, each on the caller's whole graph, one world at a time."""
+        device = self.groups[0].numbers.device
+        for number in range(len(self.explanations)):
+            yield self.group(torch.tensor([number], device=device), self.source.plain(number))
 
-        def agrees(numbers: Tensor, reference: CausalModel | None) -> Tensor:
-            none = torch.zeros_like(numbers, dtype=torch.bool)
-            if reference is None:
-                return none
-            try:
-                found = reference.output(self._test_weights(self._group(numbers, reference)))
-            except Exception:  # a model may raise anything on graphs that it does not expect; plain passes decide
-                return none
-            return self.outcome.agree(found, output[:, numbers])
+    def wide_groups(self) -> list[EvaluatedGroup]:
+        """The explanations on wider subgraphs, with all edges that a mask can keep."""
+        numbers = torch.arange(len(self.explanations), device=self.groups[0].numbers.device)
+        reference = self.source.reference(numbers)
+        return list(self.plain_groups()) if reference is None else [self.group(numbers, reference)]
 
-        numbers = torch.arange(len(self.explanations), device=output.device)
-        doubtful = numbers[~agrees(numbers, self.source.reference(numbers))]
-        size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(self.source.members, 1)))
-        sample = numbers[torch.randperm(len(numbers), generator=torch.Generator().manual_seed(0)).to(numbers.device)][:size]
-        chosen = torch.unique(torch.cat([sample, doubtful]))
-        return all(bool(agrees(one.view(1), self.source.plain(int(one)))) for one in chosen)
+    @cached_property
+    def tied(self) -> bool:
+        """Whether both directions of an edge are one in all explanations."""
+        return all(map(is_undirected, self.explanations))
 
     def _test_weights(self, group: EvaluatedGroup) -> Masks:
         """Weights of the worlds that a causal model is verified in."""
@@ -270,12 +222,13 @@ class WorldEvaluator:
             )
         return own
 
-    def _group(self, numbers: Tensor, causal: CausalModel) -> EvaluatedGroup:
+    def group(self, numbers: Tensor, causal: CausalModel) -> EvaluatedGroup:
+        """Some explanations on a causal model that has an instance for each."""
         here, edge_at, node_at = causal.instances, [], []
         for b, number in enumerate(numbers.tolist()):
             one = self.explanations[number]
-            edge_at.append(_positions(one.edge_id, here.edge_id[here.members(Role.EDGE, b)]))
-            node_at.append(_positions(one.node_id, here.node_id[here.members(Role.NODE, b)]))
+            edge_at.append(positions(one.edge_id, here.edge_id[here.members(Role.EDGE, b)]))
+            node_at.append(positions(one.node_id, here.node_id[here.members(Role.NODE, b)]))
         kind = None
         if self.nodes:
             kind = MaskType.object if self.explanations[0].node_mask.size(1) == 1 else MaskType.attributes
@@ -348,27 +301,21 @@ class WorldEvaluator:
         nodes are masked.
         """
         with borrow(self.model):
-            return self.in_order(
-                [
-                    group.causal.output(build_worlds(group.parts, group.pack(masks).map(lambda mask: mask.unsqueeze(0))))
-                    for group in self.groups
-                ],
-                dim=1,
-            )
+            return ask(self, lambda group: group.causal.output(group.worlds(masks)), False, self.groups)
 
     @torch.no_grad()
     def custom_worlds(self, masks: Sequence[Masks], make: WorldMaker) -> Tensor:
         """The model's output in worlds that ``make`` builds from each part of each mask, [K, B, ...]."""
+
+        def output(group: EvaluatedGroup) -> Tensor:
+            packed, weights = group.pack(masks), Masks()
+            for part in group.parts:
+                worlds = make(packed[part.name].flatten(), self._keys(group, part))
+                weights[part.name] = worlds.reshape(len(worlds), *part.shape)
+            return group.causal.output(group.parts.to_weights(weights))
+
         with borrow(self.model):
-            found = []
-            for group in self.groups:
-                packed = group.pack(masks)
-                weights = Masks()
-                for part in group.parts:
-                    worlds = make(packed[part.name].flatten(), self._keys(group, part))
-                    weights[part.name] = worlds.reshape(len(worlds), *part.shape)
-                found.append(group.causal.output(group.parts.to_weights(weights)))
-            return self.in_order(found, dim=1)
+            return ask(self, output, False, self.groups)
 
     def _keys(self, group: EvaluatedGroup, part: Part) -> Tensor:
         """One key per entry of a packed mask, from the explained output and the caller's number of the edge or node."""

@@ -6,19 +6,17 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.explain.config import MaskType
 
 from nseg.errors import InputError
 from nseg.graphs.batch import pack_graphs
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.metrics.evaluator import WorldEvaluator
+from nseg.metrics.trust import SAMPLE, ask, sample_of
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import Outcome
 from nseg.model.strategy import PLAIN, UNTRACED, RunStrategy
-from nseg.search.parts import EDGES, NODES, MaskParts, Masks
-from nseg.search.worlds import build_worlds
-from nseg.wording import is_undirected
+from nseg.search.parts import EDGES, Masks
 
 OUTPUT_ROLES = {"node": Role.NODE, "graph": Role.GRAPH, "edge": Role.PAIR}
 
@@ -27,9 +25,8 @@ OUTPUT_ROLES = {"node": Role.NODE, "graph": Role.GRAPH, "edge": Role.PAIR}
 def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tensor:
     """The model's output in the worlds of each mask, with edges deleted, [1 + A, B, ...]; masks must be hard.
 
-    The fastest of three ways that gives, for a few explanations, what each gives alone on its own graph: the causal models
-    of the search, which need no smaller graphs where masks keep nothing out of their reach; all graphs in one batch; or
-    one by one.
+    By the causal models of the search, where masks keep nothing out of their reach; else on wider subgraphs. Verified for
+    all explanations if the masks are their own, and for a sample of them if not.
     """
     if not (evaluator.edges or evaluator.deletes_nodes):
         raise InputError("Only edges can be removed (got node masks only). Use intervention='mask'.")
@@ -37,56 +34,23 @@ def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> 
     if edges and bool(((whole := torch.cat(edges)) > 0).logical_and_(whole < 1).any()):  # at once: there may be thousands
         raise InputError("Masks must be hard to remove edges (got soft ones). Use masks='hard' or a threshold.")
     with borrow(evaluator.model):
-        few = [_outputs(evaluator, masks, slice(n, n + 1), PLAIN) for n in range(min(3, len(masks)))]
-        for way in (_outputs_in_reach, _outputs_together):
-            try:
-                found = way(evaluator, masks)
-                if found is not None and bool(evaluator.outcome.agree(found[:, : len(few)], torch.cat(few, 1)).all()):
-                    return found
-            except Exception:  # a model may raise anything on graphs that it does not expect together
-                continue
-        return torch.cat([_outputs(evaluator, masks, slice(n, n + 1), PLAIN) for n in range(len(masks))], 1)
+        hard = evaluator.default_masks
+        own = all(torch.equal(_joined(masks, name), _joined(hard, name)) for name in hard[0])
+        groups = evaluator.groups if _in_reach(evaluator, masks) else evaluator.wide_groups()
+        return ask(evaluator, lambda group: group.output_after_removal(masks, evaluator.tied), own, groups)
 
 
-def _outputs_in_reach(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tensor | None:
-    """The outputs by the causal models of the search; None if masks keep edges that are out of their reach."""
-    tied, found = all(map(is_undirected, evaluator.explanations)), []
-    for group in evaluator.groups:
-        packed = group.pack(masks)
-        if evaluator.edges and not tied:
-            total = torch.cat([masks[number][EDGES] for number in group.numbers.tolist()]).count_nonzero()
-            if int(packed[EDGES].count_nonzero()) != int(total):  # masks are hard
-                return None
-        worlds = build_worlds(group.parts, packed.map(lambda mask: mask.unsqueeze(0)))
-        found.append(group.causal.removing(tied).output(worlds))
-    return evaluator.in_order(found, 1)
+def _in_reach(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> bool:
+    """Whether all edges that masks keep are those of the causal models, which hold what can reach an output."""
+    if not evaluator.edges or evaluator.tied:
+        return True
+    kept = int(_joined(masks, EDGES).count_nonzero())  # masks are hard
+    return kept == sum(int(group.pack(masks)[EDGES].count_nonzero()) for group in evaluator.groups)
 
 
-def _outputs_together(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tensor:
-    """The outputs on the explanations' own graphs, in one batch."""
-    return _outputs(evaluator, masks, slice(None), UNTRACED)
-
-
-def _outputs(evaluator: WorldEvaluator, masks: Sequence[Masks], some: slice, strategy: RunStrategy) -> Tensor:
-    """The model's output for the explained row of each graph, [1 + A, B, ...]."""
-    explanations, chosen = evaluator.explanations[some], masks[some]
-    graphs = [evaluator.inputs_of(one) for one in explanations]
-    zero = torch.zeros(1, dtype=torch.long, device=evaluator.output.device)
-    rows = [zero if one.get("index") is None else one.index for one in explanations]
-    role = OUTPUT_ROLES[evaluator.outcome.level.value]
-    if role is Role.PAIR and graphs[0].pairs is None:
-        role = Role.EDGE
-    instances = pack_graphs(graphs, role, rows, [zero] * len(rows))
-    packed, kind = Masks(), None
-    if evaluator.edges:
-        packed[EDGES] = torch.cat([one[EDGES] for one in chosen]).unsqueeze(0)
-    if evaluator.nodes:
-        sizes = [graph.num_nodes for graph in graphs]
-        nodes = [one[NODES].expand(size, -1) for one, size in zip(chosen, sizes, strict=True)]
-        packed[NODES] = torch.cat(nodes).unsqueeze(0)
-        kind = MaskType.object if packed[NODES].size(-1) == 1 else MaskType.attributes
-    causal = CausalModel(evaluator.model, evaluator.outcome, instances, strategy).removing()
-    return causal.output(build_worlds(MaskParts.of(instances, evaluator.edges, kind), packed))
+def _joined(masks: Sequence[Masks], name: str) -> Tensor:
+    """One part of all masks, one after the other: there may be thousands."""
+    return torch.cat([one[name].flatten() for one in masks])
 
 
 def outputs_of_graphs(model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], rows: Sequence[Tensor]) -> Tensor:
@@ -103,10 +67,11 @@ def outputs_of_graphs(model: nn.Module, outcome: Outcome, graphs: Sequence[Model
         instances = pack_graphs(graphs[some], role, rows[some], [zero] * len(rows[some]))
         return CausalModel(model, outcome, instances, strategy).output()[0]
 
-    few = [run(slice(n, n + 1), PLAIN) for n in range(min(3, len(graphs)))]
+    few = sample_of(len(graphs), SAMPLE).tolist()
+    alone = [run(slice(n, n + 1), PLAIN) for n in few]
     try:
         together = run(slice(None), UNTRACED)
-        if bool(outcome.agree(together[: len(few)], torch.cat(few)).all()):
+        if bool(outcome.agree(together[few], torch.cat(alone)).all()):
             return together
     except Exception:  # a model may raise anything on graphs that it does not expect together
         pass
