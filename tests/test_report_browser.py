@@ -522,6 +522,7 @@ def test_a_narrow_window_needs_no_scrolling_sideways(open_page: Callable[..., An
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
     boxes = [panel.bounding_box() for panel in page.locator(".panel").all()]
     assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"]
+    assert boxes[1]["y"] + boxes[1]["height"] <= page.locator(".list").bounding_box()["y"]  # the answer comes first
 
 
 def test_400_instances_are_fast(open_page: Callable[..., Any], large_page: Path) -> None:
