@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import networkx as nx
 import pytest
@@ -18,7 +19,7 @@ from nseg.search.climb import climb_bound, initial_logits
 from nseg.search.descent import DescentSettings, StepState, descend
 from nseg.search.enumeration import best_subset
 from nseg.search.harden import blend_to_hard
-from nseg.search.moves import climb_merit, shrink
+from nseg.search.moves import Limit, climb_merit, shrink
 from nseg.search.noise import uniform
 from nseg.search.objective import OBJECTIVES
 from nseg.search.parts import MaskParts, Masks
@@ -27,6 +28,10 @@ from nseg.search.subsets import SubsetScorer
 from nseg.search.worlds import evaluate, world_log_odds
 
 BINARY = {"mode": "binary_classification", "task_level": "node", "return_type": "raw"}
+
+
+def limits(best: torch.Tensor, tolerance: float) -> Limit:
+    return Limit(best - tolerance, best, torch.zeros_like(best, dtype=torch.bool))
 
 
 def random_subset(parts: MaskParts, draw: int) -> torch.Tensor:
@@ -59,17 +64,21 @@ def test_the_best_subset_is_the_one_that_a_plain_loop_finds(nodes) -> None:
             kept, exact = best_subset(causal, parts, settings, most=9)
             assert exact.nonzero().flatten().tolist() == small
             for b in small:
-                values = {bits: merit(objective, tolerance, *outcome) for bits, outcome in outcomes[b].items()}
-                chosen, best = tuple(kept[parts.owner == b].tolist()), max(values.values())
-                smallest = min(sum(bits) for bits, value in values.items() if value >= best - tolerance - 1e-6)
-                assert sum(chosen) == smallest
-                assert values[chosen] >= best - tolerance - 1e-5
+                worth = {bits: merit(objective, any(bits), *outcome) for bits, outcome in outcomes[b].items()}
+                best = max(value for value, _ in worth.values())
+                good = {bits for bits, (value, _) in worth.items() if value >= best - tolerance - 1e-5}
+                good = {bits for bits in good if worth[bits][1]} or good  # valid ones come first
+                chosen = tuple(kept[parts.owner == b].tolist())
+                assert sum(chosen) == min(map(sum, good))
+                assert chosen in good
+                assert worth[chosen][0] >= max(worth[bits][0] for bits in good if sum(bits) == sum(chosen)) - 2e-5
 
 
-def merit(objective: str, tolerance: float, p: float, q: float, with_it: bool, without: bool) -> float:
-    """What a subset is worth: its bound, and the tolerance if it is a valid explanation."""
+def merit(objective: str, some: bool, p: float, q: float, with_it: bool, without: bool) -> tuple[float, bool]:
+    """What a subset is worth, and whether it is a valid explanation; one without elements shows nothing."""
     valid = {"pns": with_it and not without, "pn": not without, "ps": with_it}[objective]
-    return {"pns": p - q, "pn": 1 - q, "ps": p}[objective] + tolerance * valid
+    value = {"pns": p - q, "pn": 1 - q, "ps": p}[objective]
+    return (value, valid) if some else (min(value, 0.0), False)
 
 
 def by_pyg(explain, data, parts, full, b, node, split) -> tuple[float, float, bool, bool]:
@@ -157,9 +166,10 @@ def test_moves_never_lose(name: str, nodes) -> None:
         climbed = climb_merit(causal, parts, before, settings)
         assert (score(climbed) >= score(before)).all()
         assert (score(climbed) > score(before) + 1e-3).any()
-        least = score(climbed) - 0.02
-        small = shrink(causal, parts, climbed, settings, least)
-        assert (score(small) >= least).all()
+        limit = limits(score(climbed), 0.02)
+        small = shrink(causal, parts, climbed, settings, limit)
+        assert (score(small) >= limit.least).all()
+        assert (score(small) <= limit.most).all()
         assert not (small & ~climbed).any()
         assert small.sum() < climbed.sum()
         for b in range(5):  # as it would be alone
@@ -176,7 +186,8 @@ def test_no_element_of_a_shrunk_subset_can_be_dropped() -> None:
         scorer = SubsetScorer(causal, parts, settings)
         everything = torch.ones_like(parts.owner, dtype=torch.bool)
         least = scorer.score(1, lambda _: everything.unsqueeze(0))[0] - 0.05
-        small = shrink(causal, parts, everything, settings, least)
+        limit = limits(least + 0.05, 0.05)
+        small = shrink(causal, parts, everything, settings, replace(limit, most=torch.ones_like(least)))
         for element in small.nonzero().flatten().tolist():
             less = small.clone()
             less[element] = False

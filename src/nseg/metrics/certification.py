@@ -29,18 +29,13 @@ from nseg.names import NamedData, Names, resolve_names
 from nseg.search.complement import Bernoulli, Law, literal
 from nseg.search.enumeration import complement_probabilities, enumerate_worlds
 from nseg.search.formulas import bounds
+from nseg.search.harden import RESTART_ROUNDS, restart_subsets
 from nseg.search.moves import climb_merit
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.sampling import ComplementSampler
 from nseg.search.settings import MOST_ELEMENTS, BaseSettings
 from nseg.search.worlds import evaluate, outside_stays
 from nseg.wording import is_undirected, kept_parts
-
-RANDOM_STARTS = 2
-"""Random subsets from which the ceiling of a large instance is climbed, besides the explanation, all and nothing."""
-
-ROUNDS = 10
-"""Maximum number of moves from each of them."""
 
 ROUNDING = 1e-5
 """How much likelier the class must be in a world than with the explanation to count as a violation of monotonicity."""
@@ -227,9 +222,7 @@ class _Certifier:
     def _climb_ceiling(self) -> Tensor:
         """The best bounds of several subsets and of what local moves make of them, [3, B]."""
         settings, kept = self.request.settings, self.kept
-        half = ComplementSampler(self.parts, kept, Bernoulli(0.5), ~self.request.seed).blocks(RANDOM_STARTS)
-        random = [self.parts.flatten(masks.map(lambda mask: mask[0].bool())) for masks in half]
-        starts = torch.cat([torch.stack([kept, torch.ones_like(kept), torch.zeros_like(kept)]), *random])
+        starts = torch.cat([kept.unsqueeze(0), restart_subsets(self.parts)])  # a search that is stuck tries them too
         ends = torch.stack([climb_merit(self.causal, self.parts, start, settings) for start in starts])
         return bounds(*self._evaluate(torch.cat([starts, ends]))).amax(1)
 
@@ -365,7 +358,7 @@ def _settings_of(one: Explanation, intervention: str | None) -> BaseSettings:
     """The settings of an explanation's elements and worlds, or the defaults."""
     given = one.get("settings") or {}
     by = intervention or given.get("intervention") or "mask"
-    settings = BaseSettings(undirected=is_undirected(one), rounds=ROUNDS, intervention=by)
+    settings = BaseSettings(undirected=is_undirected(one), rounds=RESTART_ROUNDS, intervention=by)
     return settings if given.get("split") is None else replace(settings, split=tuple(given["split"]))
 
 

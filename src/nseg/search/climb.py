@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
-from nseg.search.complement import Shifted
+from nseg.search.complement import Shifted, literal
 from nseg.search.deadline import time_is_up
 from nseg.search.deletion import deletion_rankings
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
@@ -24,11 +24,12 @@ from nseg.search.worlds import ComplementDraw, world_log_odds
 def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick: Tick = lambda: None) -> SearchResult:
     """Climb the bound (Algorithm 1)."""
     split, objective = parts.split(settings), objective_of(settings)
-    law = settings.law or Shifted(settings.noise)
+    law = settings.law or (Shifted(settings.noise) if settings.noise else literal)
 
     def method(state: StepState) -> tuple[Tensor, Tensor]:
         if not state.cache:
-            state.cache.update(noise=mask_noise(state.parts, settings.seed, causal.dtype))
+            random = {} if law is literal else mask_noise(state.parts, settings.seed, causal.dtype)
+            state.cache.update(noise=random)
             state.cache.update(scale={part.name: part.scale(settings.whole_graph) for part in state.parts})
             state.cache.update(guide=_guide(state.causal, state.parts, settings))
         draw = ComplementDraw(law, settings.samples, state.cache["noise"], state.step)

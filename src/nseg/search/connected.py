@@ -16,10 +16,11 @@ from torch import Tensor
 from nseg.model.causal import CausalModel
 from nseg.search.deadline import time_is_up
 from nseg.search.formulas import size
+from nseg.search.moves import Limit
 from nseg.search.parts import EDGES, EdgePart, MaskParts, Masks
 from nseg.search.prefix import best_prefix, connected_ranking
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import DECIMALS, SubsetScorer, ranks
+from nseg.search.subsets import DECIMALS, NEVER, SubsetScorer, acceptable, canonical_choice, pick, ranks
 from nseg.search.worlds import world_log_odds
 
 TRIED = 24
@@ -39,9 +40,6 @@ CHECKED = 64
 
 MIN_GAIN = 2e-3
 """How much a move must add to the merit to be made."""
-
-NEVER = 1 << 40
-"""A rank that is never reached."""
 
 
 # --- connectedness -------------------------------------------------------------------------------------------------------
@@ -113,16 +111,15 @@ def connected_subset(
     for kept in found:
         done.append(moves.repeat(kept, ROUNDS * settings.rounds))
     candidates = torch.stack([*found, *done])
-    value = moves.score(len(candidates), lambda k: candidates[k])
-    least = value.amax(0) - settings.tolerance
+    merit, valid = moves.measure(len(candidates), lambda k: candidates[k])
     if settings.rounds:
-        small = torch.stack([moves.shrink(kept, least) for kept in done])
-        candidates = torch.cat([candidates, small])
-        value = moves.score(len(candidates), lambda k: candidates[k])
-    number = size(candidates.double(), parts.owner, len(parts.instances))
-    # the smallest, and among the smallest the best: the second term stays below 1
-    order = torch.where(value >= least, number - 0.5 * (value - value.amax(0)).exp(), torch.inf)
-    return candidates.gather(0, order.argmin(0)[parts.owner].unsqueeze(0)).squeeze(0)
+        limit = Limit.of_candidates(merit, valid, settings.tolerance)
+        good = acceptable(merit, valid, settings.tolerance)[len(found) :]
+        small = torch.stack([moves.shrink(kept, limit, who) for kept, who in zip(done, good, strict=True)])
+        more = moves.measure(len(small), lambda k: small[k])
+        candidates, merit, valid = torch.cat([candidates, small]), torch.cat([merit, more[0]]), torch.cat([valid, more[1]])
+    good = acceptable(merit, valid, settings.tolerance)
+    return pick(candidates, canonical_choice(candidates, merit, good, parts), parts)
 
 
 def _from_edges(causal: CausalModel, parts: MaskParts, weight: Tensor, settings: BaseSettings) -> list[Tensor]:
@@ -169,16 +166,18 @@ class _ConnectedMoves(SubsetScorer):
                 break
         return kept
 
-    def shrink(self, kept: Tensor, least: Tensor) -> Tensor:
-        """Drop elements, one or several at once, as long as the merit stays at ``least`` [B] or above, [n]."""
+    def shrink(self, kept: Tensor, limit: Limit, who: Tensor) -> Tensor:
+        """Drop elements of some instances, one or several at once, as long as the merit stays within the limit, [n]."""
+        owner = self.parts.owner
         for _ in range(ROUNDS * self.settings.rounds):
             if time_is_up("moves"):
                 break
-            order, single = self._score_single(kept, self._can_leave(kept))
-            order = torch.where(single >= least[self.parts.owner], ranks(single, self.parts.owner), NEVER)
-            value = self._score_together(kept, order)
-            length = torch.where(value >= least, self._lengths.unsqueeze(1), 0).amax(0)
-            drop = order < length[self.parts.owner]
+            _, single = self._score_single(kept, self._can_leave(kept) & who[owner], limit.must)
+            free = (single >= limit.least[owner]) & (single <= limit.most[owner])
+            order = torch.where(free, ranks(torch.where(free, single, -torch.inf), owner), NEVER)
+            value = self._score_together(kept, order, limit.must)
+            good = (value >= limit.least) & (value <= limit.most)
+            drop = order < torch.where(good, self._lengths.unsqueeze(1), 0).amax(0)[owner]
             if not bool(drop.any()):
                 break
             kept = kept & ~drop
@@ -210,22 +209,22 @@ class _ConnectedMoves(SubsetScorer):
     def _lengths(self) -> Tensor:
         return torch.tensor([1, 2, 4, 8, 16], device=self.parts.owner.device)
 
-    def _score_single(self, kept: Tensor, possible: Tensor) -> tuple[Tensor, Tensor]:
+    def _score_single(self, kept: Tensor, possible: Tensor, must: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Order in which possible flips are tried, and the score after each; -inf for those not tried, [n] each."""
         order = self._first(possible, self._gain(kept), TRIED)
-        value = self._score_connected(TRIED, lambda k: kept ^ (order == k.unsqueeze(1)))
+        value = self._score_connected(TRIED, lambda k: kept ^ (order == k.unsqueeze(1)), must)
         single = value[order.clamp(max=TRIED - 1), self.parts.owner]
         return order, torch.where(order < TRIED, single, -torch.inf)
 
-    def _score_together(self, kept: Tensor, order: Tensor) -> Tensor:
+    def _score_together(self, kept: Tensor, order: Tensor, must: Tensor | None = None) -> Tensor:
         """Score after the first 1, 2, 4, ... of an order of flips, [J, B]."""
-        return self._score_connected(len(self._lengths), lambda j: kept ^ (order < self._lengths[j].unsqueeze(1)))
+        return self._score_connected(len(self._lengths), lambda j: kept ^ (order < self._lengths[j].unsqueeze(1)), must)
 
-    def _score_connected(self, number: int, subset: Callable[[Tensor], Tensor]) -> Tensor:
+    def _score_connected(self, number: int, subset: Callable[[Tensor], Tensor], must: Tensor | None = None) -> Tensor:
         """Scores of subsets; -inf for those that are not connected, [number, B]."""
         every = torch.arange(number, device=self.parts.owner.device)
         connected = is_connected(self.parts.edges, self.parts.unflatten(subset(every))[EDGES])
-        return torch.where(connected, self.score(number, subset), -torch.inf)
+        return torch.where(connected, self.score(number, subset, must), -torch.inf)
 
     def _can_leave(self, kept: Tensor) -> Tensor:
         """Kept elements without which a subset is still connected, among those that are needed least, [n]."""

@@ -13,7 +13,7 @@ from nseg.model.causal import CausalModel
 from nseg.search.objective import objective_of
 from nseg.search.parts import EDGES, MaskParts
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import ENTRIES_AT_ONCE, blocks
+from nseg.search.subsets import DECIMALS, ENTRIES_AT_ONCE, acceptable, blocks
 from nseg.search.worlds import OUTSIDE, Evaluation
 
 
@@ -141,13 +141,12 @@ def best_subset(causal: CausalModel, parts: MaskParts, settings: BaseSettings, m
 def _best_of_table(table: WorldTable, found: Evaluation, settings: BaseSettings) -> Tensor:
     """The best subset of each instance, [n]."""
     objective = objective_of(settings)
-    value = objective.merit(found.p_factual, found.p_complement)
-    value = value + settings.tolerance * objective.valid(found.keeps, found.remains)
-    size = popcount(table.codes)
-    good = value >= value.amax(0) - settings.tolerance
-    # the smallest, and among the smallest the best: the second term stays below 1
-    order = torch.where(good, size.to(value.dtype) - 0.5 * (value - value.amax(0)).exp(), torch.inf)
-    return table.kept(order.argmin(0))
+    merit = objective.merit(found.p_factual, found.p_complement).round(decimals=DECIMALS)
+    good = acceptable(merit, objective.valid(found.keeps, found.remains), settings.tolerance)
+    number = popcount(table.codes)
+    good = good & (number == torch.where(good, number, table.codes.numel()).amin(0))
+    good = good & (merit == torch.where(good, merit, -torch.inf).amax(0))
+    return table.kept(good.long().argmax(0))  # of equally good ones the first code
 
 
 # --- laws of which every world is known ----------------------------------------------------------------------------------

@@ -13,18 +13,15 @@ from nseg.search.connected import connected_subset
 from nseg.search.deadline import time_is_up
 from nseg.search.enumeration import best_subset
 from nseg.search.formulas import size
-from nseg.search.moves import climb_merit, exchange, shrink
+from nseg.search.moves import Limit, climb_merit, exchange, shrink
 from nseg.search.noise import mask_noise
 from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.prefix import best_prefix
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import SubsetScorer, ranks
+from nseg.search.subsets import SubsetScorer, acceptable, canonical_choice, pick, ranks
 
 MANY_ELEMENTS = 128
 """Of larger instances only the best ranking's prefix is improved by moves, not that of every ranking."""
-
-STUCK = 0.93
-"""Instances whose merit stays below this are searched again from subsets around the best one found."""
 
 KICK_SHARE = 0.25
 """Share of the elements that are flipped to get away from a subset that no move improves."""
@@ -33,10 +30,22 @@ FINE = 16
 """Prefixes of a ranking are tried one by one up to this length, where moves follow."""
 
 SEARCH_TOLERANCE = 0.05
-"""Tolerance with which subsets are searched, whatever tolerance they are chosen with."""
+"""Tolerance with which masks and prefixes are chosen that moves start from, whatever tolerance the settings have."""
+
+RESTARTS = 2
+"""Random subsets from which instances that are stuck are climbed again, besides all elements and none."""
+
+RESTART_ROUNDS = 10
+"""Maximum number of moves from each of them."""
+
+SHRUNK = 2
+"""Subsets of each instance from which elements are dropped."""
 
 EXCHANGES = 2
 """Rounds of exchanges of the chosen subset, before elements are dropped again."""
+
+REVISIONS = 3
+"""How often the choice is made anew because moves from the chosen subset lead to a better one than all before."""
 
 BLEND_SHARES = (0.0, 0.25, 0.5, 0.75, 0.9)
 """How far soft masks may move towards hard ones; never all the way, so that they still rank what is kept."""
@@ -119,20 +128,21 @@ def _top_of_each_part(parts: MaskParts, soft: Masks, k: int) -> Masks:
 def _best_of_rankings(causal: CausalModel, parts: MaskParts, rankings: Masks, settings: BaseSettings) -> Tensor:
     """The smallest subset that P rankings lead to, if it is within ``tolerance`` of the best, [n].
 
-    Subsets are searched with one fixed tolerance, and only the choice among them uses that of the settings. So a smaller
-    tolerance never gives a worse explanation: all tolerances choose from the same subsets.
+    A smaller tolerance never gives a worse explanation: it searches at least the same subsets, and what is made of them
+    is never better than the best of them, which tolerance 0 chooses.
     """
-    search = _SubsetSearch(causal, parts, replace(settings, tolerance=SEARCH_TOLERANCE))
-    candidates = search.prefixes(parts.flatten(rankings))
-    if not _makes_moves(settings) or time_is_up("moves"):
-        return _choose(candidates, search.value(candidates), settings.tolerance, parts)
-    candidates = search.kick(search.climb(candidates))
-    chosen = search.choose_small(candidates)
-    if settings.tolerance == SEARCH_TOLERANCE:
-        return chosen
     search = _SubsetSearch(causal, parts, settings)
-    candidates = torch.cat([candidates, chosen.unsqueeze(0)])
-    return search.choose_small(search.climb(candidates) if settings.tolerance < SEARCH_TOLERANCE else candidates)
+    found = search.prefixes(parts.flatten(rankings))
+    if not _makes_moves(settings) or time_is_up("moves"):
+        return pick(found.kept, found.choice(settings.tolerance), parts)
+    found = search.restart(search.climb(found))
+    kept = search.choose(found)
+    for _ in range(REVISIONS if settings.kicks else 0):
+        better = search.revise(found, kept)
+        if better is None:
+            break
+        found, kept = better
+    return kept
 
 
 def _makes_moves(settings: BaseSettings) -> bool:
@@ -140,8 +150,53 @@ def _makes_moves(settings: BaseSettings) -> bool:
 
 
 @dataclass(frozen=True)
+class _Candidates:
+    """P subsets of the elements of B instances.
+
+    Args:
+        parts: the parts of their masks.
+        kept: the subsets, [P, n].
+        merit: what they are worth, [P, B].
+        valid: whether they do what the objective asks for, [P, B].
+    """
+
+    parts: MaskParts
+    kept: Tensor
+    merit: Tensor
+    valid: Tensor
+
+    def __add__(self, other: _Candidates) -> _Candidates:
+        both = zip((self.kept, self.merit, self.valid), (other.kept, other.merit, other.valid), strict=True)
+        return _Candidates(self.parts, *map(torch.cat, both))
+
+    @property
+    def best(self) -> Tensor:
+        """The subset with the highest merit, [n]."""
+        return pick(self.kept, self.choice(0.0), self.parts)
+
+    def at(self, which: Tensor) -> tuple[Tensor, Tensor]:
+        """Merits and validity of some instances, [P, b] each."""
+        return self.merit[:, which], self.valid[:, which]
+
+    def choice(self, tolerance: float) -> Tensor:
+        """Number of the subset that is chosen within a tolerance of the best, [B]."""
+        return canonical_choice(self.kept, self.merit, acceptable(self.merit, self.valid, tolerance), self.parts)
+
+    def first(self, good: Tensor, number: int) -> Tensor:
+        """Which of the good ones [P, B] are the first, by size and then by merit, and differ from each other, [P, B]."""
+        left, chosen = good, torch.zeros_like(good)
+        rows = torch.arange(len(good), device=good.device).unsqueeze(1)
+        for _ in range(number):
+            which = canonical_choice(self.kept, self.merit, left, self.parts)
+            chosen |= (rows == which) & left
+            other = (self.kept != pick(self.kept, which, self.parts)).double()
+            left = left & (size(other, self.parts.owner, good.size(1)) > 0)
+        return chosen
+
+
+@dataclass(frozen=True)
 class _SubsetSearch:
-    """Searches subsets of the elements of B instances: candidates [P, n], from which one is chosen in the end, [n].
+    """Searches subsets of the elements of B instances.
 
     Args:
         causal, parts: the instances and the parts of their masks.
@@ -152,87 +207,128 @@ class _SubsetSearch:
     parts: MaskParts
     settings: BaseSettings
 
-    def value(self, candidates: Tensor) -> Tensor:
-        """Score of each candidate, [P, B]."""
+    def measure(self, kept: Tensor) -> _Candidates:
+        """P subsets [P, n] and what they are worth."""
         scorer = SubsetScorer(self.causal, self.parts, self.settings)
-        return scorer.score(len(candidates), lambda p: candidates[p])
+        return _Candidates(self.parts, kept, *scorer.measure(len(kept), lambda p: kept[p]))
 
-    def prefixes(self, rankings: Tensor) -> Tensor:
+    def prefixes(self, rankings: Tensor) -> _Candidates:
         """The best prefix of each of P rankings [P, n]."""
-        copies, fine = self._copies(len(rankings)), FINE if _makes_moves(self.settings) else None
-        many, its = copies.causal, copies.parts
+        copies, moves = self._copies(len(rankings)), _makes_moves(self.settings)
+        many, its, settings = copies.causal, copies.parts, self.settings
+        settings = replace(settings, tolerance=SEARCH_TOLERANCE) if moves else settings
 
         def cut(flat: Tensor, _: slice) -> Tensor:
-            return its.flatten(best_prefix(many, its, its.unflatten(flat), self.settings, fine))
+            return its.flatten(best_prefix(many, its, its.unflatten(flat), settings, FINE if moves else None))
 
-        return copies.each(rankings, cut)
+        return self.measure(copies.each(rankings, cut))
 
-    def climb(self, candidates: Tensor) -> Tensor:
-        """Improve different candidates by moves; of instances with many elements only the best."""
-        value, copies = self.value(candidates), self._copies(len(candidates))
-        best = value.argmax(0) == torch.arange(len(candidates), device=value.device).unsqueeze(1)
-        who = best | (_is_new(candidates, self.parts) & (self.parts.count <= MANY_ELEMENTS))
-        settings = self.settings
-        return copies.each(
-            candidates, lambda flat, p: climb_merit(copies.causal, copies.parts, flat, settings, who[p].flatten())
-        )
+    def climb(self, found: _Candidates) -> _Candidates:
+        """Improve different subsets by moves; of instances with many elements only the best."""
+        rows = torch.arange(len(found.kept), device=found.kept.device).unsqueeze(1)
+        few = self.parts.count <= MANY_ELEMENTS
+        who = found.first(found.merit >= -torch.inf, len(rows)) & few
+        return self.measure(self._climb(found.kept, self.settings, who | (rows == found.merit.argmax(0))))
 
-    def kick(self, candidates: Tensor) -> Tensor:
-        """Add what moves make of subsets around the best one, for instances that are stuck below what can be reached."""
-        value, best = self._best(candidates)
-        stuck = ((value < STUCK) & (self.parts.count <= MANY_ELEMENTS)).nonzero().flatten()
+    def restart(self, found: _Candidates) -> _Candidates:
+        """Add what moves make of other subsets, for instances that are stuck below what could be reached."""
+        stuck = self._stuck(found)
         if not stuck.numel() or not self.settings.kicks or time_is_up("kicks"):
-            return candidates
-        causal = self.causal.select(stuck)
-        small = _SubsetSearch(causal, self.parts.on(causal.instances), self.settings)
-        members = torch.isin(self.parts.owner, stuck)
-        noise = mask_noise(small.parts, 0, causal.dtype)
+            return found
+        small, members = self._select(stuck)
+        best = found.best[members]
+        noise = mask_noise(small.parts, 0, small.causal.dtype)
         draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(self.settings.kicks)]
         flips = torch.stack([small.parts.flatten(draw) < KICK_SHARE for draw in draws])
-        found = small.climb(best[members] ^ flips)
-        good = torch.argsort(small.value(found), dim=0, descending=True, stable=True)[:2]
-        more = best.expand(len(good), -1).clone()
-        more[:, members] = found.gather(0, good[:, small.parts.owner])
-        return torch.cat([candidates, more])
+        settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
+        few = (small.parts.count <= MANY_ELEMENTS).expand(len(flips), -1)
+        more = [small._climb(restart_subsets(small.parts), settings), small._climb(best ^ flips, settings, few)]
+        return found + self._spread(small.measure(torch.cat(more)), stuck, members, found)
 
-    def choose_small(self, candidates: Tensor) -> Tensor:
+    def choose(self, found: _Candidates) -> Tensor:
         """The smallest subset within ``tolerance`` of the best that dropping elements of candidates leads to, [n]."""
-        settings, value, copies = self.settings, self.value(candidates), self._copies(len(candidates))
-        least = value.amax(0) - settings.tolerance
-        # two candidates that are too bad must not count as equal to a good one
-        who = (value >= least) & _is_new(torch.where((value >= least)[:, self.parts.owner], candidates, False), self.parts)
-        limits = least.expand(len(candidates), -1)
+        found = self._add_valid(found)
+        settings, copies = self.settings, self._copies(len(found.kept))
+        limit = Limit.of_candidates(found.merit, found.valid, settings.tolerance)
+        who = found.first(acceptable(found.merit, found.valid, settings.tolerance), SHRUNK)
 
         def drop(flat: Tensor, p: slice) -> Tensor:
-            return shrink(copies.causal, copies.parts, flat, settings, limits[p].flatten(), who[p].flatten())
+            return shrink(copies.causal, copies.parts, flat, settings, limit.repeat(copies.number), who[p].flatten())
 
-        small = copies.each(candidates, drop)
-        chosen = _smallest(small, who & (self.value(small) >= least), self.parts)
+        small = self.measure(copies.each(found.kept, drop))
+        kept = pick(small.kept, canonical_choice(small.kept, small.merit, who, self.parts), self.parts)
         few = self.parts.count <= MANY_ELEMENTS
-        chosen = exchange(self.causal, self.parts, chosen, settings, EXCHANGES, few)
-        return shrink(self.causal, self.parts, chosen, replace(settings, rounds=1), least, few)
+        kept = exchange(self.causal, self.parts, kept, settings, limit, EXCHANGES, few)
+        return shrink(self.causal, self.parts, kept, replace(settings, rounds=1), limit, few)
 
-    def _best(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
-        """The highest score [B], and the candidate that has it [n]."""
-        value, which = self.value(candidates).max(0)
-        return value, candidates.gather(0, which[self.parts.owner].unsqueeze(0)).squeeze(0)
+    def revise(self, found: _Candidates, kept: Tensor) -> tuple[_Candidates, Tensor] | None:
+        """Choose anew where moves from the chosen subset lead to a better one than all before; None if nowhere.
+
+        So no climb from the explanation, such as that of a certificate, ends far above it.
+        """
+        stuck = self._stuck(found)
+        if not stuck.numel() or time_is_up("revision"):
+            return None
+        small, members = self._select(stuck)
+        settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
+        ends = small.measure(small._climb(kept[members].unsqueeze(0), settings))
+        above = stuck[ends.merit[0] > found.merit.amax(0)[stuck]]
+        if not above.numel():
+            return None
+        found = found + self._spread(ends, stuck, members, found)
+        again, members = self._select(above)
+        kept = kept.clone()
+        kept[members] = again.choose(_Candidates(again.parts, found.kept[:, members], *found.at(above)))
+        return found, kept
+
+    def _add_valid(self, found: _Candidates) -> _Candidates:
+        """Add a valid subset near the best one, for instances that have none within ``tolerance`` of it."""
+        none = ~(found.valid & (found.merit >= found.merit.amax(0) - self.settings.tolerance)).any(0)
+        none &= found.merit.amax(0) > 0  # what is worth nothing cannot be valid
+        if not self.settings.tolerance or not bool(none.any()) or time_is_up("moves"):
+            return found
+        which = none.nonzero().flatten()
+        small, members = self._select(which)
+        must = torch.ones_like(which, dtype=torch.bool)
+        near = climb_merit(small.causal, small.parts, found.best[members], self.settings, None, must)
+        return found + self._spread(small.measure(near.unsqueeze(0)), which, members, found)
+
+    def _climb(self, kept: Tensor, settings: BaseSettings, who: Tensor | None = None) -> Tensor:
+        """What moves make of P subsets [P, n]."""
+        copies = self._copies(len(kept))
+
+        def climb(flat: Tensor, p: slice) -> Tensor:
+            some = None if who is None else who[p].flatten()
+            return climb_merit(copies.causal, copies.parts, flat, settings, some)
+
+        return copies.each(kept, climb)
+
+    def _stuck(self, found: _Candidates) -> Tensor:
+        """Numbers of the instances whose best merit is further from 1 than the tolerance."""
+        return (found.merit.amax(0) < 1 - self.settings.tolerance).nonzero().flatten()
+
+    def _select(self, which: Tensor) -> tuple[_SubsetSearch, Tensor]:
+        """The search of some instances, and their elements, [n]."""
+        causal = self.causal.select(which)
+        return _SubsetSearch(causal, self.parts.on(causal.instances), self.settings), torch.isin(self.parts.owner, which)
+
+    def _spread(self, some: _Candidates, which: Tensor, members: Tensor, found: _Candidates) -> _Candidates:
+        """Candidates of some instances as candidates of all; the others repeat one that they have."""
+        number = len(some.kept)
+        kept, merit, valid = (one[:1].repeat(number, 1) for one in (found.kept, found.merit, found.valid))
+        kept[:, members], merit[:, which], valid[:, which] = some.kept, some.merit, some.valid
+        return _Candidates(self.parts, kept, merit, valid)
 
     def _copies(self, number: int) -> _Copies:
         return _Copies(self.causal, self.parts, number if self.causal.strategy.batched else 1)
 
 
-def _is_new(candidates: Tensor, parts: MaskParts) -> Tensor:
-    """Whether each of P subsets [P, n] differs from all before it, [P, B]."""
-    found = torch.ones(len(candidates), len(parts.instances), dtype=torch.bool, device=candidates.device)
-    for later in range(1, len(candidates)):
-        other = (candidates[:later] != candidates[later]).double()
-        found[later] = (size(other, parts.owner, len(parts.instances)) > 0).all(0)
-    return found
-
-
-def _choose(candidates: Tensor, value: Tensor, tolerance: float, parts: MaskParts) -> Tensor:
-    """The smallest of P subsets [P, n] whose value [P, B] is within the tolerance of the best, [n]."""
-    return _smallest(candidates, value >= value.amax(0) - tolerance, parts)
+def restart_subsets(parts: MaskParts) -> Tensor:
+    """Subsets from which searches and certificates climb: all elements, none, and random halves of them, [P, n]."""
+    noise = mask_noise(parts, 1, torch.double)
+    draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(RESTARTS)]
+    everything = torch.ones_like(parts.owner, dtype=torch.bool)
+    return torch.stack([everything, ~everything, *(parts.flatten(draw) < 0.5 for draw in draws)])
 
 
 class _Copies:
@@ -256,13 +352,6 @@ class _Copies:
             after = self.parts.unflatten(treat(self.parts.flatten(before), some))
             found.append(self.single.flatten(after.map(lambda mask: mask.view(self.number, -1, *mask.shape[1:]))))
         return torch.cat(found)
-
-
-def _smallest(kept: Tensor, good: Tensor, parts: MaskParts) -> Tensor:
-    """The smallest of P subsets [P, n] that is good [P, B], [n]."""
-    number = size(kept.double(), parts.owner, len(parts.instances))
-    which = torch.where(good, number, torch.inf).argmin(0)
-    return kept.gather(0, which[parts.owner].unsqueeze(0)).squeeze(0)
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ improved exactly as it would be alone.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from nseg.search.deadline import time_is_up
 from nseg.search.descent import REPACK_SHARE
 from nseg.search.parts import EDGES, MaskParts
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import SubsetScorer, ranks
+from nseg.search.subsets import NEVER, SubsetScorer, ranks
 from nseg.search.worlds import world_log_odds
 
 MIN_GAIN = 2e-3
@@ -29,13 +29,15 @@ FLIPS_TRIED = 24
 EXCHANGED = 5
 """Elements that may leave, and elements that may enter in their place; every pair is tried."""
 
-NEVER = 1 << 40
-"""A rank that is never reached."""
-
 
 @torch.no_grad()
 def climb_merit(
-    causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings, who: Tensor | None = None
+    causal: CausalModel,
+    parts: MaskParts,
+    kept: Tensor,
+    settings: BaseSettings,
+    who: Tensor | None = None,
+    must: Tensor | None = None,
 ) -> Tensor:
     """Drop and add elements, one or a few at a time, while the merit rises and there are rounds left, [n].
 
@@ -47,16 +49,26 @@ def climb_merit(
         kept: where to begin, [n].
         settings: how subsets are compared, and the number of rounds.
         who: which instances to move, [B]; all if None.
+        must: instances whose subsets must be valid, [B]; none if None.
     """
-    return _repeat_moves(causal, parts, kept, settings, lambda moves, now, _: moves.climb(now), settings.rounds, who)
+    must = torch.zeros_like(parts.count, dtype=torch.bool) if must is None else must
+    move: Move = lambda moves, now, which: moves.climb(now, must[which])  # noqa: E731
+    return _repeat_moves(causal, parts, kept, settings, move, settings.rounds, who)
 
 
 @torch.no_grad()
 def exchange(
-    causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings, rounds: int, who: Tensor | None = None
+    causal: CausalModel,
+    parts: MaskParts,
+    kept: Tensor,
+    settings: BaseSettings,
+    limit: Limit,
+    rounds: int,
+    who: Tensor | None = None,
 ) -> Tensor:
-    """Exchange one kept element for another while the merit rises, so that the size stays, [n]."""
-    return _repeat_moves(causal, parts, kept, settings, lambda moves, now, _: moves.exchange(now), rounds, who)
+    """Exchange one kept element for another while the merit rises up to the limit, so that the size stays, [n]."""
+    move: Move = lambda moves, now, which: moves.exchange(now, limit.of(which))  # noqa: E731
+    return _repeat_moves(causal, parts, kept, settings, move, rounds, who)
 
 
 @torch.no_grad()
@@ -65,12 +77,42 @@ def shrink(
     parts: MaskParts,
     kept: Tensor,
     settings: BaseSettings,
-    least: Tensor,
+    limit: Limit,
     who: Tensor | None = None,
 ) -> Tensor:
-    """Drop elements as long as the merit stays at ``least`` [B] or above and there are rounds left, [n]."""
-    move: Move = lambda moves, now, which: moves.shrink(now, least[which])  # noqa: E731
+    """Drop elements as long as the merit stays within the limit and there are rounds left, [n]."""
+    move: Move = lambda moves, now, which: moves.shrink(now, limit.of(which))  # noqa: E731
     return _repeat_moves(causal, parts, kept, settings, move, settings.rounds, who)
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What subsets must keep to when they are made smaller, [B] each.
+
+    Args:
+        least: the lowest merit.
+        most: the highest merit: that of the best subset known. No move goes beyond it, so that a search with a lower
+            tolerance, which chooses the best one, never gives less.
+        must: whether they must be valid.
+    """
+
+    least: Tensor
+    most: Tensor
+    must: Tensor
+
+    @classmethod
+    def of_candidates(cls, merit: Tensor, valid: Tensor, tolerance: float) -> Limit:
+        """Within the tolerance of the best of P subsets [P, B], and valid if one of these is."""
+        most = merit.amax(0)
+        return cls(most - tolerance, most, (valid & (merit >= most - tolerance)).any(0))
+
+    def of(self, which: Tensor) -> Limit:
+        """That of some instances."""
+        return Limit(self.least[which], self.most[which], self.must[which])
+
+    def repeat(self, times: int) -> Limit:
+        """That of all instances ``times`` times."""
+        return Limit(self.least.repeat(times), self.most.repeat(times), self.must.repeat(times))
 
 
 Move = Callable[["_Moves", Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -117,18 +159,18 @@ class _Moves(SubsetScorer):
             members[stay[self.parts.owner]],
         )
 
-    def climb(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def climb(self, kept: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
         """The best flip, or the best few flips together, if the merit rises."""
         owner = self.parts.owner
-        single, value = self._score_flips(kept, ranks(self._proposed_gain(kept), owner))  # -inf where not tried
+        single, value = self._score_flips(kept, self._rank_flips(kept), must)  # -inf where not tried
         order, useful = ranks(single, owner), self._count(single > value[owner])
-        after, lengths = self._score_together(kept, order, useful)
+        after, lengths = self._score_together(kept, order, useful, must)
         best, which = after.max(0)
         take = best > value + MIN_GAIN
         flips = order < lengths.gather(0, which.unsqueeze(0)).squeeze(0)[owner]
         return kept ^ (flips & take[owner]), take
 
-    def exchange(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+    def exchange(self, kept: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
         """The best exchange of a kept element for another, if the merit rises."""
         owner, gain = self.parts.owner, self._proposed_gain(kept)
         leaves, enters = self._order(kept, gain), self._order(~kept, gain)
@@ -137,28 +179,55 @@ class _Moves(SubsetScorer):
         def flips(which: Tensor) -> Tensor:
             return (leaves == which // EXCHANGED) | (enters == which % EXCHANGED)
 
-        value = self.score(1 + len(pair), lambda k: kept ^ (flips(k.unsqueeze(1) - 1) & (k > 0).unsqueeze(1)))
+        value = self.score(1 + len(pair), lambda k: kept ^ (flips(k.unsqueeze(1) - 1) & (k > 0).unsqueeze(1)), limit.must)
         inside = self._count(kept)
         possible = pair.unsqueeze(1) // EXCHANGED < inside
         possible &= pair.unsqueeze(1) % EXCHANGED < self.parts.count - inside
+        possible &= value[1:] <= limit.most
         best, which = torch.where(possible, value[1:], -torch.inf).max(0)
         take = best > value[0] + MIN_GAIN
         return kept ^ (flips(which[owner]) & take[owner]), take
 
-    def shrink(self, kept: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
-        """Drop as many of the least needed elements as leave the merit at ``least`` or above."""
-        owner = self.parts.owner
+    def shrink(self, kept: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
+        """Drop as many of the least needed elements as leave enough of the merit.
+
+        Tried are the elements that the gradient says are needed least, 1, 2, 4, ... at once; and all elements in groups of
+        equal size, of which as many are dropped together as can be. Where no group can go, single elements are tried.
+        """
+        owner, number = self.parts.owner, self._count(kept)
         rank = self._order(kept, self._proposed_gain(kept))
-        guessed, guesses = self._score_together(kept, rank, self._count(kept))
-        single, _ = self._score_flips(kept, rank)
-        free = single >= least[owner]
-        order = torch.where(free, ranks(torch.where(free, single, -torch.inf), owner), NEVER)
-        known, lengths = self._score_together(kept, order, self._count(free))
-        by_guess = torch.where(guessed >= least, guesses, 0).amax(0)
-        length = torch.where(known >= least, lengths, 0).amax(0)
-        drop = torch.where((by_guess > length)[owner], rank < by_guess[owner], order < length[owner])
-        moved = torch.maximum(by_guess, length) > 0
-        return kept & ~(drop & moved[owner]), moved
+        guessed = _longest(*self._score_together(kept, rank, number, limit.must), limit)
+        group = torch.where(kept, rank * FLIPS_TRIED // number.clamp_min(FLIPS_TRIED)[owner], NEVER)
+        dropped, moved = self._drop_groups(kept, group, limit)
+        if bool((~moved & (guessed == 0) & (number > FLIPS_TRIED)).any()):  # else groups are single elements
+            single, alone = self._drop_groups(kept, rank, limit)
+            dropped, moved = torch.where(moved[owner], dropped, single), moved | alone
+        by_guess = guessed > self._count(dropped)
+        drop = torch.where(by_guess[owner], rank < guessed[owner], dropped)
+        return kept & ~drop, moved | by_guess
+
+    def _drop_groups(self, kept: Tensor, group: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
+        """What can be dropped of the first groups of elements, as many groups as can go together; and where any can."""
+        owner = self.parts.owner
+        value, _ = self._score_flips(kept, group, limit.must)
+        free = (value >= limit.least[owner]) & (value <= limit.most[owner])
+        # ranks of groups: an element counts as many as are in better groups
+        order = torch.where(free, ranks(torch.where(free, value, -torch.inf), owner, group), NEVER)
+        first = torch.full_like(order, NEVER).scatter_reduce(0, self._group_key(group), order, "amin")
+        order = torch.where(free, first[self._group_key(group)], NEVER)
+        number = _longest(*self._score_together(kept, order, self._count(free), limit.must), limit)
+        return order < number[owner], number > 0
+
+    def _group_key(self, group: Tensor) -> Tensor:
+        """A number for each group of each instance, below the number of elements; any for elements of no group, [n]."""
+        first = self.parts.count.cumsum(0) - self.parts.count
+        return first[self.parts.owner] + torch.minimum(group, self.parts.count[self.parts.owner] - 1)
+
+    def _rank_flips(self, kept: Tensor) -> Tensor:
+        """Rank of each flip by its gain to first order; needless where all flips are tried, [n]."""
+        if int(self.parts.count.max()) <= FLIPS_TRIED:
+            return self.parts.position
+        return ranks(self._proposed_gain(kept), self.parts.owner)
 
     def _order(self, among: Tensor, gain: Tensor) -> Tensor:
         """Rank of each of some elements by gain; the others are never reached, [n]."""
@@ -178,15 +247,20 @@ class _Moves(SubsetScorer):
             (slope,) = torch.autograd.grad(value, mask)
         return torch.where(kept, -slope, slope)
 
-    def _score_flips(self, kept: Tensor, rank: Tensor) -> tuple[Tensor, Tensor]:
+    def _score_flips(self, kept: Tensor, rank: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
         """Score after each of the flips of the lowest ranks, by element [n] (-inf for those not tried), and of ``kept``."""
         number = min(int(self._count(rank < NEVER).max()), FLIPS_TRIED)
-        value = self.score(number + 1, lambda k: kept ^ (rank == k.unsqueeze(1) - 1))
+        value = self.score(number + 1, lambda k: kept ^ (rank == k.unsqueeze(1) - 1), must)
         single = value[1:][rank.clamp(max=number - 1), self.parts.owner] if number else value[0][self.parts.owner]
         return torch.where(rank < number, single, -torch.inf), value[0]
 
-    def _score_together(self, kept: Tensor, order: Tensor, most: Tensor) -> tuple[Tensor, Tensor]:
+    def _score_together(self, kept: Tensor, order: Tensor, most: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
         """Score after the first 1, 2, 4, ... and all of an order of flips, and how many they are, [J, B] each."""
         number = [1 << j for j in range(int(most.max()).bit_length())]
         lengths = torch.minimum(torch.tensor([*number, NEVER], device=most.device).unsqueeze(1), most)
-        return self.score(len(lengths), lambda j: kept ^ (order < lengths[j][:, self.parts.owner])), lengths
+        return self.score(len(lengths), lambda j: kept ^ (order < lengths[j][:, self.parts.owner]), must), lengths
+
+
+def _longest(value: Tensor, lengths: Tensor, limit: Limit) -> Tensor:
+    """The longest of J lengths whose value is within the limit, [B]; 0 if none is."""
+    return torch.where((value >= limit.least) & (value <= limit.most), lengths, 0).amax(0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from nseg.model.causal import CausalModel
 from nseg.search.parts import EDGES, EdgePart, MaskParts, Masks
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import DECIMALS, SubsetScorer, ranks, size_bucket
+from nseg.search.subsets import DECIMALS, NEVER, SubsetScorer, acceptable, ranks, size_bucket
 
 FINE = 32
 """Every prefix up to this length is scored, and this many longer ones; then those around the winner."""
@@ -98,21 +98,20 @@ class _PrefixScorer(SubsetScorer):
         """Length of the chosen prefix of each instance, [B]."""
         elements = self.parts.count
         lengths = _length_grid(torch.zeros_like(elements), elements, self.fine)  # [T, B]
-        value = self._score(lengths)
-        best, below = value.amax(0), torch.full_like(elements, -1)  # no length up to ``below`` is good enough
+        merit, valid = self._measure(lengths)
         while True:
-            chosen = (value >= best - self.settings.tolerance).long().argmax(0, keepdim=True)
-            upper = lengths.gather(0, chosen).squeeze(0)
-            below = torch.maximum(below, torch.where(lengths < upper, lengths, -1).amax(0))
+            good = acceptable(merit, valid, self.settings.tolerance)
+            upper = torch.where(good, lengths, NEVER).amin(0)
+            below = torch.where(lengths < upper, lengths, -1).amax(0)  # no length up to this one is good enough
             if bool((upper - below <= 1).all()):
                 return upper
-            lengths = _length_grid(below + 1, upper, self.fine)
-            value = self._score(lengths)
-            best = torch.maximum(best, value.amax(0))
+            more = _length_grid(below + 1, upper, self.fine)
+            found = self._measure(more)
+            lengths, merit, valid = (torch.cat(pair) for pair in zip((lengths, merit, valid), (more, *found), strict=True))
 
-    def _score(self, lengths: Tensor) -> Tensor:
-        """Score of the prefixes of the given lengths, [T, B]."""
-        return self.score(len(lengths), lambda t: self.rank < lengths[t][:, self.parts.owner])
+    def _measure(self, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Merit of the prefixes of the given lengths, and whether each is valid, [T, B] each."""
+        return self.measure(len(lengths), lambda t: self.rank < lengths[t][:, self.parts.owner])
 
 
 def _length_grid(lower: Tensor, upper: Tensor, fine: int) -> Tensor:

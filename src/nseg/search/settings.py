@@ -168,14 +168,15 @@ class BaseSettings:
         extract: how the hard explanation is made: ``"prefix"``, ``"threshold"`` or ``"topk"``.
         threshold: for ``"threshold"``.
         k: for ``"topk"``, number of edges (and nodes) to keep.
-        tolerance: loss of the bound that is acceptable for a valid or smaller explanation.
+        tolerance: loss of the bound that is acceptable for a valid or smaller explanation, both together. Of equally
+            small ones the best is taken, and of equally good ones that with the earliest elements.
         rounds: for ``"prefix"``, maximum number of rounds of moves (drop, add, exchange); 0 makes none.
-        kicks: for ``"prefix"``, number of subsets around the best one from which moves start again, for instances that are
-            stuck at a low bound.
+        kicks: for ``"prefix"``, number of subsets around the best one from which moves start again, for instances whose
+            bound is further from 1 than the tolerance; and if not 0, also from all elements, none, and random halves.
         exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer.
         connected: for ``"prefix"``, only explanations whose edges are connected: with the explained node or link, or of a
             graph in one piece.
-        seed: equal seeds give equal masks, alone or in any batch.
+        seed: of all random numbers that other settings ask for; equal seeds give equal masks, alone or in any batch.
         outcome: the event that is explained, such as ``nseg.Above(2.0)`` or its text ``"above:2"``; None for the usual
             one: the predicted class, or for a regression that the prediction stays near what it is.
         baseline: what a masked feature becomes: ``"zero"``; ``"mean"``, the mean over the nodes of the data; ``"others"``,
@@ -286,7 +287,8 @@ class Settings(BaseSettings):
         alpha_f: price of one kept node (or feature).
         beta_f: price of the node mask's mean entropy.
         samples: worlds sampled per sub-event and step.
-        noise: half-width of the uniform noise in the complement (Eqs. 13, 14).
+        noise: half-width of the uniform noise in the complement (Eqs. 13, 14); with 0, and ``spread`` 0, the answer does
+            not depend on the seed.
         law: another law of the complement instead of the paper's noise: a function of (mask, uniform numbers).
         starts: initial logits; each is a search of its own in the same batch, and the best result is kept.
         spread: half-width of the random spread around each start, in units of 1 / sqrt(m) for m edges (or nodes); 0 starts
@@ -318,7 +320,7 @@ class Settings(BaseSettings):
     alpha_f: float = number_field(0.05)
     beta_f: float = number_field(0.1)
     samples: int = integer_field(1, 1)
-    noise: float = number_field(0.025)
+    noise: float = number_field(0.0)
     law: Law | None = None
     starts: tuple[float, ...] = (1.0,)
     spread: float = number_field(0.0)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from nseg.graphs.batch import offsets
 from nseg.model.causal import CausalModel
+from nseg.search.formulas import size
 from nseg.search.objective import Objective, objective_of
 from nseg.search.parts import MaskParts
 from nseg.search.settings import BaseSettings
@@ -18,6 +19,9 @@ from nseg.search.worlds import evaluate
 
 DECIMALS = 5
 """Merits are compared up to these, or rounding errors of a batch would decide between subsets of equal worth."""
+
+NEVER = 1 << 40
+"""A rank or a length that is never reached."""
 
 ENTRIES_AT_ONCE = 1 << 22
 """Mask entries that are laid out in memory at once."""
@@ -75,19 +79,62 @@ class SubsetScorer:
         """What subsets are compared by."""
         return objective_of(self.settings)
 
-    def score(self, number: int, subset: Callable[[Tensor], Tensor]) -> Tensor:
-        """Merit of subsets 0 .. number - 1, with a bonus of ``tolerance`` for valid ones, [number, B].
+    def score(self, number: int, subset: Callable[[Tensor], Tensor], must: Tensor | None = None) -> Tensor:
+        """Merit of subsets 0 .. number - 1, [number, B].
 
         Args:
             number: number of subsets.
             subset: returns the subsets of some numbers, [k] to [k, n].
+            must: instances whose subsets must be valid, [B]; others of theirs have the merit -inf.
         """
+        merit, valid = self.measure(number, subset)
+        return merit if must is None else torch.where(valid | ~must, merit, -torch.inf)
+
+    def measure(self, number: int, subset: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+        """Merit of subsets 0 .. number - 1, and whether each is valid, [number, B] each."""
         size = max(1, ENTRIES_AT_ONCE // max(self.parts.owner.numel(), 1))
-        found = []
+        split, intervention = self.parts.split(self.settings), self.settings.intervention
+        merit, valid = [], []
         for some in blocks(number, size, self.parts.owner.device):
             masks = self.parts.unflatten(subset(some).to(self.causal.dtype))
-            split, intervention = self.parts.split(self.settings), self.settings.intervention
             answer = evaluate(self.causal, self.parts, masks, split, intervention)
-            merit = self.objective.merit(answer.p_factual, answer.p_complement)
-            found.append(merit + self.settings.tolerance * self.objective.valid(answer.keeps, answer.remains))
-        return torch.cat(found).round(decimals=DECIMALS)
+            merit.append(self.objective.merit(answer.p_factual, answer.p_complement))
+            valid.append(self.objective.valid(answer.keeps, answer.remains))
+        return torch.cat(merit).round(decimals=DECIMALS), torch.cat(valid)
+
+
+def acceptable(merit: Tensor, valid: Tensor, tolerance: float) -> Tensor:
+    """Which of P subsets may be chosen: within the tolerance of the best, and valid if one of these is, [P, B].
+
+    >>> acceptable(torch.tensor([[0.9], [0.88], [0.7]]), torch.tensor([[False], [True], [True]]), 0.05).T
+    tensor([[False,  True, False]])
+    """
+    good = merit >= merit.amax(0) - tolerance
+    return torch.where((good & valid).any(0), good & valid, good)
+
+
+def canonical_choice(kept: Tensor, merit: Tensor, good: Tensor, parts: MaskParts) -> Tensor:
+    """Of the good ones of P subsets the smallest; of these the best; of these the one with the earliest elements, [B].
+
+    So the choice depends on which subsets there are, not on the order in which they were found.
+
+    Args:
+        kept: the subsets, [P, n].
+        merit: what they are worth, rounded, [P, B].
+        good: which may be chosen, [P, B]; one of each instance at least.
+        parts: the parts of the masks.
+    """
+    number = len(parts.instances)
+    count = size(kept.double(), parts.owner, number)
+    good = good & (count == torch.where(good, count, torch.inf).amin(0))
+    good = good & (merit == torch.where(good, merit, -torch.inf).amax(0))
+    place = (parts.position + 1).double()
+    for power in (place, place.square(), place.sqrt()):  # sums that hardly ever agree for different subsets
+        total = size(kept * power, parts.owner, number)
+        good = good & (total == torch.where(good, total, torch.inf).amin(0))
+    return good.long().argmax(0)
+
+
+def pick(kept: Tensor, which: Tensor, parts: MaskParts) -> Tensor:
+    """Of P subsets [P, n] the one of each instance that has the number ``which`` [B], [n]."""
+    return kept.gather(0, which[parts.owner].unsqueeze(0)).squeeze(0)
