@@ -38,6 +38,9 @@ FLAGS = ("keeps", "changes", "keeps_empty", "holds_masked", "holds_removed")
 PATH = ("edge_path", "node_path", "path_sizes", "path_pns")
 """Names of what :meth:`Explanation.path` is made of."""
 
+ALTERNATIVES = ("edge_alternatives", "node_alternatives", "alternative_pns")
+"""Names of what :meth:`Explanation.alternatives` is made of."""
+
 TEXTS = ("intervention", "verdict")
 """Names of the texts."""
 
@@ -88,6 +91,13 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         """
         return path_points(self, [self.get(name) for name in ("edge_path", "node_path")])
 
+    def alternatives(self) -> list[PathPoint]:
+        """Other explanations within tolerance of the best, each unlike those before it.
+
+        Empty unless they were asked for (``NSEG(alternatives=3)``), or if none was found.
+        """
+        return alternative_points(self, [self.get(name) for name in ("edge_alternatives", "node_alternatives")])
+
     def measured_by(self, measure: Callable[[PyGExplanation], Numbers]) -> Explanation:
         """The same explanation, whose next :meth:`threshold` measures its numbers again, on the model."""
         self.__dict__["_measure"] = measure
@@ -112,7 +122,7 @@ class Explanation(PyGExplanation):  # type: ignore[misc]
         found["exact"] = unchanged and bool(self.get("exact"))
         if (found.get("settings") or {}).get("undirected") and _separates_directions(found):
             found["settings"] = {**found.settings, "undirected": False}
-        for name in (*NUMBERS, *FLAGS, *TEXTS, *PATH):
+        for name in (*NUMBERS, *FLAGS, *TEXTS, *PATH, *ALTERNATIVES):
             found[name] = None
         for name, value in ({} if measure is None else measure(found)).items():
             found[name] = value
@@ -144,14 +154,36 @@ def path_points(one: Any, members: Sequence[Any]) -> list[PathPoint]:
     """
     if one.get("path_sizes") is None:
         return []
-
-    def subset(member: Any, bit: int) -> Any:
-        if isinstance(member, Mapping):
-            return {key: subset(own, bit) for key, own in member.items()}
-        return None if member is None else (member >> bit & 1).bool()
-
     points = enumerate(zip(one.path_sizes.tolist(), one.path_pns.tolist(), strict=True))
-    return [PathPoint(size, pns, *(subset(member, bit) for member in members)) for bit, (size, pns) in points]
+    return [PathPoint(size, pns, *(_subset(member, bit) for member in members)) for bit, (size, pns) in points]
+
+
+def alternative_points(one: Any, members: Sequence[Any]) -> list[PathPoint]:
+    """Other explanations that are about as good; arguments as for :func:`path_points`.
+
+    Sizes count both directions of an edge once where the explanation does.
+    """
+    if one.get("alternative_pns") is None:
+        return []
+    tied, found = bool((one.get("settings") or {}).get("undirected")), []
+    for bit, pns in enumerate(one.alternative_pns.tolist()):
+        edges, nodes = (_subset(member, bit) for member in members)
+        found.append(PathPoint(_kept(edges) // (1 + tied) + _kept(nodes), pns, edges, nodes))
+    return found
+
+
+def _subset(member: Any, bit: int) -> Any:
+    """What is in the subset of a bit: a mask, or masks by type."""
+    if isinstance(member, Mapping):
+        return {key: _subset(own, bit) for key, own in member.items()}
+    return None if member is None else (member >> bit & 1).bool()
+
+
+def _kept(mask: Any) -> int:
+    """Number of kept elements of a mask, or of masks by type."""
+    if isinstance(mask, Mapping):
+        return sum(map(_kept, mask.values()))
+    return 0 if mask is None else int(mask.sum())
 
 
 def with_ids(one: PyGExplanation) -> PyGExplanation:

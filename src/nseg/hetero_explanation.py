@@ -15,6 +15,7 @@ from torch_geometric.explain.config import MaskType
 
 from nseg.errors import UnsupportedError
 from nseg.explanation import (
+    ALTERNATIVES,
     ATTRIBUTE_MASK,
     FLAGS,
     HARD,
@@ -26,14 +27,15 @@ from nseg.explanation import (
     Explanation,
     Numbers,
     PathPoint,
+    alternative_points,
     path_points,
     row_numbers,
 )
 from nseg.graph_types import GraphTypes, TypeKey
 from nseg.names import NO_NAMES, Names
 
-PER_EDGE = ("edge_mask", "hard_edge_mask", "reached", "edge_path")
-PER_NODE = ("node_mask", "hard_node_mask", "node_path")
+PER_EDGE = ("edge_mask", "hard_edge_mask", "reached", "edge_path", "edge_alternatives")
+PER_NODE = ("node_mask", "hard_node_mask", "node_path", "node_alternatives")
 PER_ATTRIBUTE = (ATTRIBUTE_MASK, HARD + ATTRIBUTE_MASK)
 """Attributes of an explanation with an entry per edge, per node, or per attribute of an edge, of each type."""
 
@@ -55,11 +57,19 @@ class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
 
     def path(self) -> list[PathPoint]:
         """The bound for fewer and more elements, as :meth:`Explanation.path`; masks are dictionaries by type."""
-        orders = [
+        return path_points(self, self._by_type("edge_path", "node_path"))
+
+    def alternatives(self) -> list[PathPoint]:
+        """Other explanations that are about as good, as :meth:`Explanation.alternatives`; masks are dictionaries by type."""
+        return alternative_points(self, self._by_type("edge_alternatives", "node_alternatives"))
+
+    def _by_type(self, of_edges: str, of_nodes: str) -> list[dict[Any, Any] | None]:
+        """Values of the edges and of the nodes, by type; None where there are none."""
+        found = [
             {one._key: one[name] for one in stores if one.get(name) is not None}
-            for name, stores in (("edge_path", self.edge_stores), ("node_path", self.node_stores))
+            for name, stores in ((of_edges, self.edge_stores), (of_nodes, self.node_stores))
         ]
-        return path_points(self, [order or None for order in orders])
+        return [each or None for each in found]
 
     def paths(self, most: int = 20) -> list[str]:
         """Kept edges as text, path by path from the explained node: ``author 17 - wrote - paper 12 - presented at - KDD``.
@@ -92,11 +102,11 @@ class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
                 elif store.get(HARD + name) is not None:
                     unchanged &= torch.equal(store[name] > 0, store[HARD + name])
                     store[HARD + name] = store[name] > 0
-            for name in ("edge_path", "node_path"):
+            for name in (*PATH, *ALTERNATIVES):
                 store.pop(name, None)
         found["exact"] = unchanged and bool(self.get("exact"))
         numbers: Numbers = {} if measure is None else measure(found)
-        for name in (*NUMBERS, *FLAGS, *TEXTS, *PATH):
+        for name in (*NUMBERS, *FLAGS, *TEXTS, *PATH, *ALTERNATIVES):
             found._global_store.pop(name, None)
             if numbers.get(name) is not None:
                 found[name] = numbers[name]

@@ -28,7 +28,7 @@ from nseg.errors import InputError
 from nseg.events import parse_event
 from nseg.models.catalogue import choose_architecture
 from nseg.runs.layout import SHARD
-from nseg.search.settings import INTERVENTIONS
+from nseg.search.settings import INTERVENTIONS, MOST_ALTERNATIVES
 from nseg.version import __version__
 
 if TYPE_CHECKING:
@@ -76,6 +76,9 @@ Outcome = Annotated[
         "predicted number within:0.5 (of what it is), above:2, below:-1. Options follow a comma: above:2,scale=0.5."
     ),
 ]
+Alternatives = Annotated[
+    int, typer.Option(min=0, max=MOST_ALTERNATIVES, help="Other explanations that are about as good, to look for.")
+]
 Seed = Annotated[int, typer.Option(help="Equal seeds give equal masks.")]
 Model = Annotated[
     str | None,
@@ -118,6 +121,7 @@ def explain(
     intervention: Intervention = None,
     outcome: Outcome = None,
     undirected: Undirected = None,
+    alternatives: Alternatives = 0,
     seed: Seed = 0,
     model: Model = None,
     weights: Weights = None,
@@ -150,6 +154,7 @@ def explain(
 
     prepare_outputs(out, report, data)
     settings = {"seed": seed, "undirected": undirected, "intervention": intervention, "outcome": event}
+    settings |= {"alternatives": alternatives} if alternatives else {}
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level, event)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)

@@ -35,6 +35,7 @@ from nseg.model.causal import CausalModel
 from nseg.model.hetero import adapt, sort_by_type
 from nseg.model.outcomes import outcome_of
 from nseg.model.traced_graph import TracedGraph
+from nseg.search.alternatives import find_alternatives
 from nseg.search.descent import Tick
 from nseg.search.harden import SearchResult, harden
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
@@ -102,6 +103,10 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
 
         common = NODES in parts and self._common
         path = measure_path(causal, parts, result, hard, self.settings)
+        others = None
+        if self.settings.alternatives:
+            others = find_alternatives(causal, parts, result, hard, self.settings)
+            others = replace(others, member=on_graph(others.member))
         return BatchAnswer(
             instances=causal.instances,
             soft=on_graph(result.soft),
@@ -113,6 +118,7 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             common=common,
             ties=parts.ties,
             path=replace(path, member=on_graph(path.member)),
+            alternatives=others,
             event=causal.outcome.event,
             attributes=self.attribute_mask_type,
         )

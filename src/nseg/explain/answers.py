@@ -16,6 +16,7 @@ from nseg.explanation import ATTRIBUTE_MASK, HARD, Explanation
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
+from nseg.search.alternatives import Alternatives
 from nseg.search.feature_parts import edge_types
 from nseg.search.parts import ATTRIBUTES, EDGES, NODES, Masks
 from nseg.search.path import SizePath
@@ -37,6 +38,7 @@ class BatchAnswer:
         common: whether node masks are of features common to all nodes.
         ties: whether both directions of an edge are one in each instance, [B].
         path: bounds of other sizes.
+        alternatives: other explanations that are about as good, if they were asked for.
         event: what was explained, if not simply the class.
         attributes: what the mask of edge attributes covers, if there is one.
         stopped: with a time limit, the stage of the search that was cut short, or an empty text.
@@ -52,6 +54,7 @@ class BatchAnswer:
     ties: Tensor
     common: bool = False
     path: SizePath | None = None
+    alternatives: Alternatives | None = None
     event: Event | None = None
     attributes: MaskType | None = None
     stopped: str | None = None
@@ -123,6 +126,10 @@ def build_explanation(
     if answer.path is not None:
         member = answer.path.member
         values |= _path_values(answer.path, number, on_edges(member.get(EDGES)), on_nodes(member.get(NODES)))
+    if answer.alternatives is not None:
+        member, there = answer.alternatives.member, answer.alternatives.there[:, number]
+        values["alternative_pns"] = answer.alternatives.pns[there, number]
+        values |= {"edge_alternatives": on_edges(member.get(EDGES)), "node_alternatives": on_nodes(member.get(NODES))}
     for name, value in values.items():
         if value is not None:
             found[name] = value

@@ -32,11 +32,13 @@ class Measured:
         intervention: what they are judged by.
         by: the answers with messages weighed (``"mask"``) and with edges deleted (``"remove"``), [B] each.
         empty: the answer if nothing is kept, judged likewise.
+        nothing: whether an explanation keeps nothing, [B]; such a one shows nothing, so its bounds are 0.
     """
 
     intervention: str
     by: Mapping[str, Evaluation]
     empty: Evaluation
+    nothing: Tensor
 
     @cached_property
     def own(self) -> Evaluation:
@@ -65,7 +67,8 @@ def measure_hard(
         if intervention != "mask":
             raise
     kept, empty = ({k: Evaluation(*(value[n] for value in one)) for k, one in found.items()} for n in (0, 1))
-    return Measured(intervention, kept, Measured(intervention, empty, empty["mask"]).own)
+    nothing = parts.size(hard.map(lambda mask: mask.double())) == 0
+    return Measured(intervention, kept, Measured(intervention, empty, empty["mask"], nothing).own, nothing)
 
 
 def numbers_of(measured: Measured, number: int, soft_p: Tensor) -> Numbers:
@@ -77,13 +80,13 @@ def numbers_of(measured: Measured, number: int, soft_p: Tensor) -> Numbers:
         soft_p: p_factual and p_complement of its soft masks, [2].
     """
     p_factual, p_complement = measured.p[:, number]
-    own, by = measured.own, measured.by
+    own, by, shows = measured.own, measured.by, float(not measured.nothing[number])
     found: dict[str, Any] = {
         "p_factual": float(p_factual),
         "p_complement": float(p_complement),
-        "pns": float(formulas.pns_bound(p_factual, p_complement)),
-        "pn": float(formulas.pn_bound(p_factual, p_complement)),
-        "ps": float(formulas.ps_bound(p_factual, p_complement)),
+        "pns": shows * float(formulas.pns_bound(p_factual, p_complement)),
+        "pn": shows * float(formulas.pn_bound(p_factual, p_complement)),
+        "ps": shows * float(formulas.ps_bound(p_factual, p_complement)),
         "soft_p_factual": float(soft_p[0]),
         "soft_p_complement": float(soft_p[1]),
         "intervention": measured.intervention,
@@ -93,7 +96,7 @@ def numbers_of(measured: Measured, number: int, soft_p: Tensor) -> Numbers:
     found["keeps"], found["changes"] = _keeps_and_changes(own, number)
     for name, one in by.items():
         past = {"mask": "masked", "remove": "removed"}[name]
-        found[f"pns_{past}"] = float(formulas.pns_bound(one.p_factual[number], one.p_complement[number]))
+        found[f"pns_{past}"] = shows * float(formulas.pns_bound(one.p_factual[number], one.p_complement[number]))
         found[f"holds_{past}"] = all(_keeps_and_changes(one, number))
     found["verdict"] = VERDICTS[verdict(found["keeps"], found["changes"], found["keeps_empty"])]
     return found

@@ -119,6 +119,7 @@ class _Certifier:
         found = self._measure(p)
         value, high, low = (bounds(p, q) for q in found.complement)  # [3, B] each; bounds fall as the complement rises
         size = torch.zeros_like(parts.count).index_add(0, parts.owner, self.kept.long())
+        value, high, low = (one * (size > 0) for one in (value, high, low))  # what keeps nothing shows nothing
         return [
             Certificate(
                 law=request.name,

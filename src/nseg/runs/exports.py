@@ -36,7 +36,7 @@ from typing import TYPE_CHECKING, Any, Literal, SupportsIndex, overload
 from torch_geometric.explain import Explanation
 
 from nseg.errors import InputError, MissingError
-from nseg.explanation import task_level
+from nseg.explanation import copy_explanation, task_level
 from nseg.hetero_explanation import flat_view
 from nseg.names import Names
 from nseg.storage import files
@@ -72,7 +72,7 @@ EXPLANATION_COLUMNS = (
     ),
     *("exact", "seed", "edges_kept", "edges", "nodes_kept", "nodes", "features_kept", "features"),
     *("attributes_kept", "attributes"),
-    *("kept", "sentence", "reason"),
+    *("kept", "alternatives", "sentence", "reason"),
 )
 ELEMENT_COLUMNS = (
     *("output_id", "output_type", "output", "class", "class_name", "kind", "element", "weight", "kept"),
@@ -106,7 +106,21 @@ def explanation_record(one: Explanation) -> Record:
     for part in kept_parts(one):
         kind = _counted(part)
         found |= {f"{kind}_kept": part.kept, kind: part.total}
-    return found | {"kept": "; ".join(element.text for element in elements(one))}
+    return found | {"kept": "; ".join(element.text for element in elements(one)), "alternatives": _alternatives(one)}
+
+
+def _alternatives(one: Explanation) -> str | None:
+    """What other explanations keep that are about as good, separated by bars; None if nobody looked for them."""
+    if one.get("alternative_pns") is None:
+        return None
+    texts = []
+    for point in one.alternatives():
+        other = copy_explanation(one)
+        for name, mask in (("hard_edge_mask", point.edge_mask), ("hard_node_mask", point.node_mask)):
+            if mask is not None:
+                other[name] = mask
+        texts.append("; ".join(element.text for element in elements(other)))
+    return " | ".join(texts)
 
 
 def _counted(part: PartSize) -> str:

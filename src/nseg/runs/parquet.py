@@ -10,7 +10,9 @@ Columns, a row per explanation (:data:`SCHEMA`):
 - ``intervention``, ``pns_masked``, ``pns_removed``, ``p_empty``, ``keeps``, ``changes``, ``keeps_empty``, ``holds_masked``,
   ``holds_removed``, ``verdict``: likewise; ``path_sizes``, ``path_pns`` (sizes, and the PNS bound of the best
   subset of each size that was met), ``edge_path``, ``node_path`` (for each edge and node a number whose bit t says whether
-  it is in the subset of size ``path_sizes[t]``); all of them absent in files of earlier versions;
+  it is in the subset of size ``path_sizes[t]``); ``edge_alternatives``, ``node_alternatives`` (bit j: whether it is in the
+  j-th other explanation that is about as good), ``alternative_pns`` (the PNS bound of each); all of them absent in files of
+  earlier versions;
 - ``edge_id``, ``node_id``: the caller's numbers of the edges and nodes of the computation graph;
 - ``edge_mask``, ``hard_edge_mask``, ``reached``: a value for each of those edges; ``node_mask``, ``hard_node_mask``: row by
   row, ``node_mask_width`` values for each of those nodes (or once, for features common to all nodes);
@@ -69,6 +71,9 @@ TENSORS = {
     "node_path": torch.long,
     "path_sizes": torch.long,
     "path_pns": torch.float,
+    "edge_alternatives": torch.long,
+    "node_alternatives": torch.long,
+    "alternative_pns": torch.float,
 }
 ATTRIBUTE_WIDTH = f"{ATTRIBUTE_MASK}_width"
 OUTPUTS = {"index": torch.long, "targets": torch.long, "prediction": torch.float}
@@ -116,6 +121,7 @@ def encode(explanations: Sequence[Explanation]) -> bytes:
         ATTRIBUTE_MASK,
         "prediction",
         "path_pns",
+        "alternative_pns",
     ):  # numbers of a model in double precision keep all their digits
         if any(row[name] is not None and row[name].dtype == np.float64 for row in rows):
             schema = schema.set(schema.get_field_index(name), pa.field(name, pa.list_(pa.float64())))

@@ -117,7 +117,7 @@ def enumerate_worlds(
             if remove:
                 small = small.removing(parts.tied)
             around = alone = small.do_and_agree(weights)
-            if remove:
+            if remove and small.instances.explained_nodes is not None:  # around a whole graph there is nothing
                 alone = small.do_and_agree({**weights, OUTSIDE: torch.zeros(len(code), device=device)})
             yield group[block], members[torch.isin(its.owner, block)], WorldTable(here, *alone, *around)
 

@@ -13,7 +13,7 @@ from nseg.search.connected import connected_subset
 from nseg.search.deadline import time_is_up
 from nseg.search.enumeration import best_subset
 from nseg.search.formulas import size
-from nseg.search.moves import Limit, climb_merit, exchange, shrink
+from nseg.search.moves import Limit, climb_by_pairs, climb_merit, exchange, shrink
 from nseg.search.noise import mask_noise
 from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.prefix import best_prefix
@@ -131,7 +131,7 @@ def _best_of_rankings(causal: CausalModel, parts: MaskParts, rankings: Masks, se
     A smaller tolerance never gives a worse explanation: it searches at least the same subsets, and what is made of them
     is never better than the best of them, which tolerance 0 chooses.
     """
-    search = _SubsetSearch(causal, parts, settings)
+    search = SubsetSearch(causal, parts, settings)
     found = search.prefixes(parts.flatten(rankings))
     if not _makes_moves(settings) or time_is_up("moves"):
         return pick(found.kept, found.choice(settings.tolerance), parts)
@@ -150,7 +150,7 @@ def _makes_moves(settings: BaseSettings) -> bool:
 
 
 @dataclass(frozen=True)
-class _Candidates:
+class Candidates:
     """P subsets of the elements of B instances.
 
     Args:
@@ -165,9 +165,9 @@ class _Candidates:
     merit: Tensor
     valid: Tensor
 
-    def __add__(self, other: _Candidates) -> _Candidates:
+    def __add__(self, other: Candidates) -> Candidates:
         both = zip((self.kept, self.merit, self.valid), (other.kept, other.merit, other.valid), strict=True)
-        return _Candidates(self.parts, *map(torch.cat, both))
+        return Candidates(self.parts, *map(torch.cat, both))
 
     @property
     def best(self) -> Tensor:
@@ -195,7 +195,7 @@ class _Candidates:
 
 
 @dataclass(frozen=True)
-class _SubsetSearch:
+class SubsetSearch:
     """Searches subsets of the elements of B instances.
 
     Args:
@@ -207,12 +207,12 @@ class _SubsetSearch:
     parts: MaskParts
     settings: BaseSettings
 
-    def measure(self, kept: Tensor) -> _Candidates:
+    def measure(self, kept: Tensor) -> Candidates:
         """P subsets [P, n] and what they are worth."""
         scorer = SubsetScorer(self.causal, self.parts, self.settings)
-        return _Candidates(self.parts, kept, *scorer.measure(len(kept), lambda p: kept[p]))
+        return Candidates(self.parts, kept, *scorer.measure(len(kept), lambda p: kept[p]))
 
-    def prefixes(self, rankings: Tensor) -> _Candidates:
+    def prefixes(self, rankings: Tensor) -> Candidates:
         """The best prefix of each of P rankings [P, n]."""
         copies, moves = self._copies(len(rankings)), _makes_moves(self.settings)
         many, its, settings = copies.causal, copies.parts, self.settings
@@ -223,14 +223,14 @@ class _SubsetSearch:
 
         return self.measure(copies.each(rankings, cut))
 
-    def climb(self, found: _Candidates) -> _Candidates:
+    def climb(self, found: Candidates) -> Candidates:
         """Improve different subsets by moves; of instances with many elements only the best."""
         rows = torch.arange(len(found.kept), device=found.kept.device).unsqueeze(1)
         few = self.parts.count <= MANY_ELEMENTS
         who = found.first(found.merit >= -torch.inf, len(rows)) & few
-        return self.measure(self._climb(found.kept, self.settings, who | (rows == found.merit.argmax(0))))
+        return self.measure(self.climbed(found.kept, self.settings, who | (rows == found.merit.argmax(0))))
 
-    def restart(self, found: _Candidates) -> _Candidates:
+    def restart(self, found: Candidates) -> Candidates:
         """Add what moves make of other subsets, for instances that are stuck below what could be reached."""
         stuck = self._stuck(found)
         if not stuck.numel() or not self.settings.kicks or time_is_up("kicks"):
@@ -242,10 +242,13 @@ class _SubsetSearch:
         flips = torch.stack([small.parts.flatten(draw) < KICK_SHARE for draw in draws])
         settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
         few = (small.parts.count <= MANY_ELEMENTS).expand(len(flips), -1)
-        more = [small._climb(restart_subsets(small.parts), settings), small._climb(best ^ flips, settings, few)]
-        return found + self._spread(small.measure(torch.cat(more)), stuck, members, found)
+        more = [small.climbed(restart_subsets(small.parts), settings), small.climbed(best ^ flips, settings, few)]
+        some = small.measure(torch.cat([best.unsqueeze(0), *more]))
+        last = climb_by_pairs(small.causal, small.parts, some.best, settings)
+        some = some + small.measure(last.unsqueeze(0))
+        return found + self._spread(some, stuck, members, found)
 
-    def choose(self, found: _Candidates) -> Tensor:
+    def choose(self, found: Candidates) -> Tensor:
         """The smallest subset within ``tolerance`` of the best that dropping elements of candidates leads to, [n]."""
         found = self._add_valid(found)
         settings, copies = self.settings, self._copies(len(found.kept))
@@ -261,7 +264,7 @@ class _SubsetSearch:
         kept = exchange(self.causal, self.parts, kept, settings, limit, EXCHANGES, few)
         return shrink(self.causal, self.parts, kept, replace(settings, rounds=1), limit, few)
 
-    def revise(self, found: _Candidates, kept: Tensor) -> tuple[_Candidates, Tensor] | None:
+    def revise(self, found: Candidates, kept: Tensor) -> tuple[Candidates, Tensor] | None:
         """Choose anew where moves from the chosen subset lead to a better one than all before; None if nowhere.
 
         So no climb from the explanation, such as that of a certificate, ends far above it.
@@ -271,17 +274,17 @@ class _SubsetSearch:
             return None
         small, members = self._select(stuck)
         settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
-        ends = small.measure(small._climb(kept[members].unsqueeze(0), settings))
+        ends = small.measure(small.climbed(kept[members].unsqueeze(0), settings))
         above = stuck[ends.merit[0] > found.merit.amax(0)[stuck]]
         if not above.numel():
             return None
         found = found + self._spread(ends, stuck, members, found)
         again, members = self._select(above)
         kept = kept.clone()
-        kept[members] = again.choose(_Candidates(again.parts, found.kept[:, members], *found.at(above)))
+        kept[members] = again.choose(Candidates(again.parts, found.kept[:, members], *found.at(above)))
         return found, kept
 
-    def _add_valid(self, found: _Candidates) -> _Candidates:
+    def _add_valid(self, found: Candidates) -> Candidates:
         """Add a valid subset near the best one, for instances that have none within ``tolerance`` of it."""
         none = ~(found.valid & (found.merit >= found.merit.amax(0) - self.settings.tolerance)).any(0)
         none &= found.merit.amax(0) > 0  # what is worth nothing cannot be valid
@@ -293,7 +296,7 @@ class _SubsetSearch:
         near = climb_merit(small.causal, small.parts, found.best[members], self.settings, None, must)
         return found + self._spread(small.measure(near.unsqueeze(0)), which, members, found)
 
-    def _climb(self, kept: Tensor, settings: BaseSettings, who: Tensor | None = None) -> Tensor:
+    def climbed(self, kept: Tensor, settings: BaseSettings, who: Tensor | None = None) -> Tensor:
         """What moves make of P subsets [P, n]."""
         copies = self._copies(len(kept))
 
@@ -303,21 +306,21 @@ class _SubsetSearch:
 
         return copies.each(kept, climb)
 
-    def _stuck(self, found: _Candidates) -> Tensor:
+    def _stuck(self, found: Candidates) -> Tensor:
         """Numbers of the instances whose best merit is further from 1 than the tolerance."""
         return (found.merit.amax(0) < 1 - self.settings.tolerance).nonzero().flatten()
 
-    def _select(self, which: Tensor) -> tuple[_SubsetSearch, Tensor]:
+    def _select(self, which: Tensor) -> tuple[SubsetSearch, Tensor]:
         """The search of some instances, and their elements, [n]."""
         causal = self.causal.select(which)
-        return _SubsetSearch(causal, self.parts.on(causal.instances), self.settings), torch.isin(self.parts.owner, which)
+        return SubsetSearch(causal, self.parts.on(causal.instances), self.settings), torch.isin(self.parts.owner, which)
 
-    def _spread(self, some: _Candidates, which: Tensor, members: Tensor, found: _Candidates) -> _Candidates:
+    def _spread(self, some: Candidates, which: Tensor, members: Tensor, found: Candidates) -> Candidates:
         """Candidates of some instances as candidates of all; the others repeat one that they have."""
         number = len(some.kept)
         kept, merit, valid = (one[:1].repeat(number, 1) for one in (found.kept, found.merit, found.valid))
         kept[:, members], merit[:, which], valid[:, which] = some.kept, some.merit, some.valid
-        return _Candidates(self.parts, kept, merit, valid)
+        return Candidates(self.parts, kept, merit, valid)
 
     def _copies(self, number: int) -> _Copies:
         return _Copies(self.causal, self.parts, number if self.causal.strategy.batched else 1)

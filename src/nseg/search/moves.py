@@ -15,6 +15,7 @@ from torch import Tensor
 from nseg.model.causal import CausalModel
 from nseg.search.deadline import time_is_up
 from nseg.search.descent import REPACK_SHARE
+from nseg.search.formulas import size
 from nseg.search.parts import EDGES, MaskParts
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import NEVER, SubsetScorer, ranks
@@ -28,6 +29,9 @@ FLIPS_TRIED = 24
 
 EXCHANGED = 5
 """Elements that may leave, and elements that may enter in their place; every pair is tried."""
+
+PAIRED = 14
+"""Elements that are flipped two at a time where no single flip helps; every pair is tried."""
 
 
 @torch.no_grad()
@@ -115,6 +119,35 @@ class Limit:
         return Limit(self.least.repeat(times), self.most.repeat(times), self.must.repeat(times))
 
 
+@torch.no_grad()
+def exchanges(causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings, number: int = 8) -> Tensor:
+    """Subsets in which one of the least needed elements is exchanged for one of the most promising others, [J, n].
+
+    Args:
+        causal, parts, kept, settings: as in :func:`climb_merit`.
+        number: elements that may leave, and that may enter; there are as many subsets as pairs.
+    """
+    moves = _Moves(causal, parts, settings)
+    gain = moves._proposed_gain(kept)
+    leaves, enters = moves._order(kept, gain), moves._order(~kept, gain)
+    pair = torch.arange(number**2, device=kept.device).unsqueeze(1)
+    out, into = leaves == pair // number, enters == pair % number
+    both = moves._count_all(out) * moves._count_all(into) > 0
+    return kept ^ ((out | into) & both[:, parts.owner])
+
+
+@torch.no_grad()
+def climb_by_pairs(causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings) -> Tensor:
+    """Flip two elements at once, and then one or a few, while the merit rises and there are rounds left, [n]."""
+    must = torch.zeros_like(parts.count, dtype=torch.bool)
+
+    def move(moves: _Moves, now: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
+        after, moved = moves.flip_pair(now)
+        return moves.climb(after, must[which])[0] if bool(moved.any()) else after, moved
+
+    return _repeat_moves(causal, parts, kept, settings, move, settings.rounds)
+
+
 Move = Callable[["_Moves", Tensor, Tensor], tuple[Tensor, Tensor]]
 """From moves, a subset and the numbers of the instances to a new subset and which instances have moved."""
 
@@ -169,6 +202,21 @@ class _Moves(SubsetScorer):
         take = best > value + MIN_GAIN
         flips = order < lengths.gather(0, which.unsqueeze(0)).squeeze(0)[owner]
         return kept ^ (flips & take[owner]), take
+
+    def flip_pair(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """The best pair of flips among those that lose least alone, if the merit rises."""
+        owner, must = self.parts.owner, torch.zeros_like(self.parts.count, dtype=torch.bool)
+        single, value = self._score_flips(kept, self._rank_flips(kept), must)
+        order, pair = ranks(single, owner), torch.combinations(torch.arange(PAIRED, device=owner.device))  # [J, 2]
+
+        def flips(which: Tensor) -> Tensor:
+            one, other = pair[which].unbind(-1)
+            return (order == one) | (order == other)
+
+        after = self.score(len(pair), lambda k: kept ^ flips(k.unsqueeze(1)))
+        best, which = after.max(0)
+        take = best > value + MIN_GAIN
+        return kept ^ (flips(which[owner]) & take[owner]), take
 
     def exchange(self, kept: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
         """The best exchange of a kept element for another, if the merit rises."""
@@ -236,6 +284,10 @@ class _Moves(SubsetScorer):
     def _count(self, chosen: Tensor) -> Tensor:
         """Number of chosen elements of each instance, [B]."""
         return torch.zeros_like(self.parts.count).index_add(0, self.parts.owner, chosen.long())
+
+    def _count_all(self, chosen: Tensor) -> Tensor:
+        """Number of chosen elements of each instance in each of P subsets [P, n], [P, B]."""
+        return size(chosen.double(), self.parts.owner, len(self.parts.instances))
 
     def _proposed_gain(self, kept: Tensor) -> Tensor:
         """Gain of each flip to first order, [n]."""

@@ -75,7 +75,8 @@ def measure_path(
         subsets = torch.where(better[:, owner], some, subsets)
     bits = torch.arange(len(sizes), device=owner.device).unsqueeze(1)
     member = (subsets.long() << bits).sum(0)
-    return SizePath(sizes, pns_bound(best, torch.zeros_like(best)), parts.unflatten(member))
+    bound = pns_bound(best, torch.zeros_like(best)) * (sizes > 0)  # nothing shows nothing
+    return SizePath(sizes, bound, parts.unflatten(member))
 
 
 def _orders(

@@ -48,6 +48,9 @@ EFFORTS: dict[str, dict[str, Any]] = {
 MOST_ELEMENTS = 20
 """Elements of which all subsets can be tried within a few seconds and a gigabyte."""
 
+MOST_ALTERNATIVES = 32
+"""Largest number of other explanations that are looked for."""
+
 TOO_MANY_SUBSETS = "because n elements have 2^n subsets"
 
 
@@ -176,6 +179,7 @@ class BaseSettings:
         exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer.
         connected: for ``"prefix"``, only explanations whose edges are connected: with the explained node or link, or of a
             graph in one piece.
+        alternatives: for ``"prefix"``, maximum number of other explanations within ``tolerance`` of the best to look for.
         seed: of all random numbers that other settings ask for; equal seeds give equal masks, alone or in any batch.
         outcome: the event that is explained, such as ``nseg.Above(2.0)`` or its text ``"above:2"``; None for the usual
             one: the predicted class, or for a regression that the prediction stays near what it is.
@@ -196,6 +200,7 @@ class BaseSettings:
     kicks: int = integer_field(0)
     exact: int = integer_field(0, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     connected: bool = flag_field(False)
+    alternatives: int = integer_field(0, most=MOST_ALTERNATIVES)
     seed: int = integer_field(0, None)
     outcome: Event | None = field(default=None, metadata={"check": check_event, "try": "nseg.Within(0.5)"})
     baseline: Baseline = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
@@ -329,7 +334,7 @@ class Settings(BaseSettings):
     path_points: int = integer_field(8)
     rounds: int = integer_field(6)
     kicks: int = integer_field(4)
-    exact: int = integer_field(10, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
+    exact: int = integer_field(12, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     edge_attributes: str | None = field(default=None, metadata={"check": check_attributes, "try": "'attributes'"})
     edge_baseline: Baseline = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})
     whole_graph: bool = flag_field(False)

@@ -16,7 +16,7 @@ from nseg.hetero_explanation import flat_view, kept_paths
 from nseg.names import Names
 from nseg.wording.counts import PartSize, kept_parts
 from nseg.wording.elements import Element, elements, kept_texts
-from nseg.wording.numbers import plural, probability_text
+from nseg.wording.numbers import bound_text, plural, probability_text
 from nseg.wording.subject import names_of, subject_name
 from nseg.wording.verdicts import Findings, ModelAnswer, deletion_text, findings_of
 
@@ -33,8 +33,24 @@ def sentence(one: Explanation) -> str:
     one = flat_view(one)
     if one.get("reason") is not None:
         return f"O{subject_name(one)[1:]} could not be explained: {one.reason}"
-    texts = (*explanation_sentences(one, listed=MANY), deletion_text(one), *baseline_texts(one))
+    texts = (*explanation_sentences(one, listed=MANY), deletion_text(one), alternatives_text(one), *baseline_texts(one))
     return " ".join(text for text in texts if text)
+
+
+def alternatives_text(one: Explanation) -> str:
+    """How many other explanations are about as good; nothing if nobody looked for them.
+
+    >>> import torch
+    >>> alternatives_text(Explanation(alternative_pns=torch.tensor([0.95, 0.94])))
+    '2 other explanations are about as good (PNS at least 0.950, 0.940).'
+    """
+    found = one.get("alternative_pns")
+    if found is None:
+        return ""
+    if not len(found):
+        return "No other explanation was found that is about as good."
+    are = "explanation is" if len(found) == 1 else "explanations are"
+    return f"{len(found)} other {are} about as good (PNS at least {', '.join(map(bound_text, found.tolist()))})."
 
 
 def baseline_texts(one: Explanation) -> list[str]:
