@@ -35,6 +35,13 @@ SEARCH_TOLERANCE = 0.05
 RESTARTS = 2
 """Random subsets from which instances that are stuck are climbed again, besides all elements and none."""
 
+KICKS_OF_TIED = 3
+"""How many times as many kicks there are where nodes are explained by edges in both directions. Without one of its bonds a
+node's own degree changes, so single moves rarely help."""
+
+NEAR_HOPS = 2
+"""Numbers of hops, from 0 on, within which the edges are such a subset where nodes or links are explained."""
+
 RESTART_ROUNDS = 10
 """Maximum number of moves from each of them."""
 
@@ -238,7 +245,9 @@ class SubsetSearch:
         small, members = self._select(stuck)
         best = found.best[members]
         noise = mask_noise(small.parts, 0, small.causal.dtype)
-        draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(self.settings.kicks)]
+        local = self.parts.tied and self.parts.instances.explained_nodes is not None
+        kicks = self.settings.kicks * (KICKS_OF_TIED if local else 1)
+        draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(kicks)]
         flips = torch.stack([small.parts.flatten(draw) < KICK_SHARE for draw in draws])
         settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
         few = (small.parts.count <= MANY_ELEMENTS).expand(len(flips), -1)
@@ -327,11 +336,26 @@ class SubsetSearch:
 
 
 def restart_subsets(parts: MaskParts) -> Tensor:
-    """Subsets from which searches and certificates climb: all elements, none, and random halves of them, [P, n]."""
+    """Subsets from which searches and certificates climb, [P, n]: all elements, none, random halves, and what is near.
+
+    Near are, where nodes or links are explained, the edges at these nodes, and those at their neighbours.
+    """
     noise = mask_noise(parts, 1, torch.double)
     draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(RESTARTS)]
     everything = torch.ones_like(parts.owner, dtype=torch.bool)
-    return torch.stack([everything, ~everything, *(parts.flatten(draw) < 0.5 for draw in draws)])
+    near = [_near(parts, hops) for hops in range(NEAR_HOPS)] if parts.instances.explained_nodes is not None else []
+    return torch.stack([everything, ~everything, *(parts.flatten(draw) < 0.5 for draw in draws), *near])
+
+
+def _near(parts: MaskParts, hops: int) -> Tensor:
+    """Edges with an end within so many hops of what is explained; all nodes and features, [n]."""
+    found = parts.full(1.0, torch.double).map(lambda mask: mask.bool())
+    if EDGES in parts:
+        part = parts.edges
+        close = part.instances.hops[part.instances.edge_index].amin(0) <= hops
+        none = torch.zeros_like(found[EDGES])
+        found[EDGES] = none.scatter_reduce(0, part.element, close, "amax", include_self=True)
+    return parts.flatten(found)
 
 
 class _Copies:
