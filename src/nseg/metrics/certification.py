@@ -184,7 +184,9 @@ class _Certifier:
         found = _Measurement(three.clone(), torch.zeros_like(p_factual), exact, three.clone())
         for which, members, table in enumerate_worlds(self.causal, self.parts, most, self._removes):
             complement = table.p_complement(self._split).double().clamp(0, 1)
-            found.ceilings[:, which] = bounds(table.p.double().clamp(0, 1), complement).amax(1)
+            every = bounds(table.p.double().clamp(0, 1), complement)  # [3, 2^n, B]
+            every[:, 0] = 0  # what keeps nothing shows nothing
+            found.ceilings[:, which] = every.amax(1)
             if request.q is not None:
                 worlds = table.p_around.double().clamp(0, 1)
                 p = complement_probabilities(table, self.kept[members], request.q, self._split)
@@ -225,7 +227,8 @@ class _Certifier:
         settings, kept = self.request.settings, self.kept
         starts = torch.cat([kept.unsqueeze(0), restart_subsets(self.parts)])  # a search that is stuck tries them too
         ends = torch.stack([climb_merit(self.causal, self.parts, start, settings) for start in starts])
-        return bounds(*self._evaluate(torch.cat([starts, ends]))).amax(1)
+        subsets = torch.cat([starts, ends])
+        return (bounds(*self._evaluate(subsets)) * (self.parts.size(self.parts.unflatten(subsets.double())) > 0)).amax(1)
 
 
 # --- the front door --------------------------------------------------------------------------------------------------------

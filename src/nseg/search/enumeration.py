@@ -142,7 +142,9 @@ def _best_of_table(table: WorldTable, found: Evaluation, settings: BaseSettings)
     """The best subset of each instance, [n]."""
     objective = objective_of(settings)
     merit = objective.merit(found.p_factual, found.p_complement).round(decimals=DECIMALS)
-    good = acceptable(merit, objective.valid(found.keeps, found.remains), settings.tolerance)
+    valid = objective.valid(found.keeps, found.remains)
+    merit[0], valid[0] = merit[0].clamp(max=0), False  # nothing shows nothing
+    good = acceptable(merit, valid, settings.tolerance)
     number = popcount(table.codes)
     good = good & (number == torch.where(good, number, table.codes.numel()).amin(0))
     good = good & (merit == torch.where(good, merit, -torch.inf).amax(0))

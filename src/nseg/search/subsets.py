@@ -91,15 +91,20 @@ class SubsetScorer:
         return merit if must is None else torch.where(valid | ~must, merit, -torch.inf)
 
     def measure(self, number: int, subset: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor]:
-        """Merit of subsets 0 .. number - 1, and whether each is valid, [number, B] each."""
-        size = max(1, ENTRIES_AT_ONCE // max(self.parts.owner.numel(), 1))
+        """Merit of subsets 0 .. number - 1, and whether each is valid, [number, B] each.
+
+        A subset without elements shows nothing: it is not valid, and its merit is 0 at most.
+        """
+        at_once = max(1, ENTRIES_AT_ONCE // max(self.parts.owner.numel(), 1))
         split, intervention = self.parts.split(self.settings), self.settings.intervention
         merit, valid = [], []
-        for some in blocks(number, size, self.parts.owner.device):
-            masks = self.parts.unflatten(subset(some).to(self.causal.dtype))
-            answer = evaluate(self.causal, self.parts, masks, split, intervention)
-            merit.append(self.objective.merit(answer.p_factual, answer.p_complement))
-            valid.append(self.objective.valid(answer.keeps, answer.remains))
+        for some in blocks(number, at_once, self.parts.owner.device):
+            kept = subset(some).to(self.causal.dtype)
+            answer = evaluate(self.causal, self.parts, self.parts.unflatten(kept), split, intervention)
+            value = self.objective.merit(answer.p_factual, answer.p_complement)
+            nothing = size(kept, self.parts.owner, len(self.parts.instances)) == 0
+            merit.append(torch.where(nothing, value.clamp(max=0), value))
+            valid.append(self.objective.valid(answer.keeps, answer.remains) & ~nothing)
         return torch.cat(merit).round(decimals=DECIMALS), torch.cat(valid)
 
 
