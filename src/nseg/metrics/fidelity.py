@@ -85,8 +85,8 @@ class InstanceFidelity:
 
     @property
     def bounds(self) -> Tensor:
-        """Lower bounds of PNS, PN and PS for the literal complement, [3, B]."""
-        return bounds(self.p_factual, self.p_complement)
+        """Lower bounds of PNS, PN and PS for the literal complement, [3, B]; 0 for what keeps nothing."""
+        return bounds(self.p_factual, self.p_complement) * (self.sparsity != 1)
 
     @property
     def pns(self) -> Tensor:
