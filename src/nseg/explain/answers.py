@@ -154,7 +154,7 @@ def _path_values(path: SizePath, number: int, edges: Tensor | None, nodes: Tenso
     sizes, pns, bits = path.of(number)
     members = {"edge_path": edges, "node_path": nodes}
     own = {name: None if one is None else _renumber(one, bits) for name, one in members.items()}
-    return {**own, "path_sizes": sizes, "path_pns": pns}
+    return {**own, "path_sizes": sizes, "path_pns": pns * (sizes > 0)}  # nothing shows nothing
 
 
 def _renumber(code: Tensor, bits: Tensor) -> Tensor:

@@ -9,8 +9,8 @@ Columns of a table with one row per explanation (:data:`EXPLANATION_COLUMNS`):
   bounds; ``exact``, ``seed``: as on an explanation;
 - ``edges_kept``, ``edges``, ``nodes_kept``, ``nodes``, ``features_kept``, ``features``, ``attributes_kept``,
   ``attributes``: how many are kept, and of how many;
-- ``kept``: names of what is kept, separated by ``; ``; ``sentence``: the explanation in words; ``reason``: why there is
-  none.
+- ``kept``: names of what is kept, separated by ``; ``; ``alternatives``: the same of other explanations that are about as
+  good, separated by bars; ``sentence``: the explanation in words; ``reason``: why there is none.
 
 Columns of a table with one row per kept element (:data:`ELEMENT_COLUMNS`):
 

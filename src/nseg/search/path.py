@@ -75,8 +75,7 @@ def measure_path(
         subsets = torch.where(better[:, owner], some, subsets)
     bits = torch.arange(len(sizes), device=owner.device).unsqueeze(1)
     member = (subsets.long() << bits).sum(0)
-    bound = pns_bound(best, torch.zeros_like(best)) * (sizes > 0)  # nothing shows nothing
-    return SizePath(sizes, bound, parts.unflatten(member))
+    return SizePath(sizes, pns_bound(best, torch.zeros_like(best)), parts.unflatten(member))
 
 
 def _orders(
