@@ -173,7 +173,8 @@ def _share(
 ) -> SharedMasks | None:
     """The masks of some answers on the whole graph; None if they need too many worlds."""
     masks, instances = _masks_of(answer, kind), answer.instances
-    if kind == "remove" and wide is not None:  # edges around a subgraph count in the degrees of its nodes
+    removes = kind == "remove" or (kind.startswith(PATH) and "remove" in _judged_by(answer))
+    if removes and wide is not None:  # edges around a subgraph count in the degrees of its nodes
         everything = torch.arange(len(instances), device=which.device)
         masks, instances = Placement(wide, answer, everything).masks(masks), wide.instances
     if len(which) < len(instances):
