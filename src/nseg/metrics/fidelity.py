@@ -62,6 +62,7 @@ class InstanceFidelity:
         p_complement: in the complement; of joint masks the mixture of its sub-events, as on an explanation.
         p_without: if everything explained is taken away.
         sparsity: share of the reachable elements that is left out.
+        nothing: whether nothing at all is kept.
     """
 
     changed_without: Tensor
@@ -71,6 +72,7 @@ class InstanceFidelity:
     p_complement: Tensor
     p_without: Tensor
     sparsity: Tensor
+    nothing: Tensor
 
     def smaller(self, other: InstanceFidelity) -> InstanceFidelity:
         """Of two kinds of worlds, for each instance the one with the smaller bound; only what happens in both counts."""
@@ -86,7 +88,7 @@ class InstanceFidelity:
     @property
     def bounds(self) -> Tensor:
         """Lower bounds of PNS, PN and PS for the literal complement, [3, B]; 0 for what keeps nothing."""
-        return bounds(self.p_factual, self.p_complement) * (self.sparsity != 1)
+        return bounds(self.p_factual, self.p_complement) * ~self.nothing
 
     @property
     def pns(self) -> Tensor:
@@ -225,7 +227,8 @@ class Evaluator(WorldEvaluator):
         complement = (self.split * in_worlds[1:]).sum(0)
         changed_with, changed_without = self._changed(worlds[0]), self._changed(worlds[1])
         sparsity = self._sparsity(masks)
-        return InstanceFidelity(changed_without, changed_with, p, in_worlds[0], complement, in_worlds[1], sparsity)
+        nothing = torch.tensor([not any(bool(mask.any()) for mask in one.values()) for one in masks], device=p.device)
+        return InstanceFidelity(changed_without, changed_with, p, in_worlds[0], complement, in_worlds[1], sparsity, nothing)
 
     def _fidelity(self, masks: list[Masks], kind: str, intervention: str) -> Fidelity:
         each = self._each(masks, intervention)
