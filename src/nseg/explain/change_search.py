@@ -131,12 +131,14 @@ class ChangeSearch:
             least = torch.full_like(self.row, self.traced.hops + (self.own < self.wide.num_edges))
             ((_, instance, _),) = self.traced.standalone_graphs(self.cuts, least)
             near = self._changed_graph(instance)
-        fast = self._deleted_edges(target)
+        fast = None
         try:
-            if fast is not None and fast.agrees(near, self.number):
-                yield fast
+            fast = self._deleted_edges(target)
+            usable = fast is not None and fast.agrees(near, self.number)
         except Exception:  # a model may raise anything on graphs that it does not expect
-            pass
+            usable = False
+        if fast is not None and usable:
+            yield fast
         yield near
         if near is not self.whole:
             yield self.whole
