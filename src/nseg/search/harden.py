@@ -13,7 +13,7 @@ from nseg.search.connected import connected_subset
 from nseg.search.deadline import time_is_up
 from nseg.search.enumeration import best_subset
 from nseg.search.formulas import size
-from nseg.search.moves import Limit, climb_by_pairs, climb_merit, exchange, shrink
+from nseg.search.moves import Limit, climb_merit, exchange, shrink
 from nseg.search.noise import mask_noise
 from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.prefix import best_prefix
@@ -35,7 +35,7 @@ SEARCH_TOLERANCE = 0.05
 RESTARTS = 2
 """Random subsets from which instances that are stuck are climbed again, besides all elements and none."""
 
-KICKS_OF_TIED = 3
+KICKS_OF_TIED = 6
 """How many times as many kicks there are where nodes are explained by edges in both directions. Without one of its bonds a
 node's own degree changes, so single moves rarely help."""
 
@@ -252,10 +252,7 @@ class SubsetSearch:
         settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
         few = (small.parts.count <= MANY_ELEMENTS).expand(len(flips), -1)
         more = [small.climbed(restart_subsets(small.parts), settings), small.climbed(best ^ flips, settings, few)]
-        some = small.measure(torch.cat([best.unsqueeze(0), *more]))
-        last = climb_by_pairs(small.causal, small.parts, some.best, settings)
-        some = some + small.measure(last.unsqueeze(0))
-        return found + self._spread(some, stuck, members, found)
+        return found + self._spread(small.measure(torch.cat(more)), stuck, members, found)
 
     def choose(self, found: Candidates) -> Tensor:
         """The smallest subset within ``tolerance`` of the best that dropping elements of candidates leads to, [n]."""

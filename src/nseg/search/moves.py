@@ -30,9 +30,6 @@ FLIPS_TRIED = 24
 EXCHANGED = 5
 """Elements that may leave, and elements that may enter in their place; every pair is tried."""
 
-PAIRED = 14
-"""Elements that are flipped two at a time where no single flip helps; every pair is tried."""
-
 
 @torch.no_grad()
 def climb_merit(
@@ -136,18 +133,6 @@ def exchanges(causal: CausalModel, parts: MaskParts, kept: Tensor, settings: Bas
     return kept ^ ((out | into) & both[:, parts.owner])
 
 
-@torch.no_grad()
-def climb_by_pairs(causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings) -> Tensor:
-    """Flip two elements at once, and then one or a few, while the merit rises and there are rounds left, [n]."""
-    must = torch.zeros_like(parts.count, dtype=torch.bool)
-
-    def move(moves: _Moves, now: Tensor, which: Tensor) -> tuple[Tensor, Tensor]:
-        after, moved = moves.flip_pair(now)
-        return moves.climb(after, must[which])[0] if bool(moved.any()) else after, moved
-
-    return _repeat_moves(causal, parts, kept, settings, move, settings.rounds)
-
-
 Move = Callable[["_Moves", Tensor, Tensor], tuple[Tensor, Tensor]]
 """From moves, a subset and the numbers of the instances to a new subset and which instances have moved."""
 
@@ -202,21 +187,6 @@ class _Moves(SubsetScorer):
         take = best > value + MIN_GAIN
         flips = order < lengths.gather(0, which.unsqueeze(0)).squeeze(0)[owner]
         return kept ^ (flips & take[owner]), take
-
-    def flip_pair(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """The best pair of flips among those that lose least alone, if the merit rises."""
-        owner, must = self.parts.owner, torch.zeros_like(self.parts.count, dtype=torch.bool)
-        single, value = self._score_flips(kept, self._rank_flips(kept), must)
-        order, pair = ranks(single, owner), torch.combinations(torch.arange(PAIRED, device=owner.device))  # [J, 2]
-
-        def flips(which: Tensor) -> Tensor:
-            one, other = pair[which].unbind(-1)
-            return (order == one) | (order == other)
-
-        after = self.score(len(pair), lambda k: kept ^ flips(k.unsqueeze(1)))
-        best, which = after.max(0)
-        take = best > value + MIN_GAIN
-        return kept ^ (flips(which[owner]) & take[owner]), take
 
     def exchange(self, kept: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
         """The best exchange of a kept element for another, if the merit rises."""
