@@ -9,6 +9,7 @@ from functools import cached_property, reduce
 import torch
 from torch import Tensor
 
+from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
 from nseg.search.objective import objective_of
 from nseg.search.parts import EDGES, MaskParts
@@ -117,7 +118,7 @@ def enumerate_worlds(
             if remove:
                 small = small.removing(parts.tied)
             around = alone = small.do_and_agree(weights)
-            if remove and small.instances.explained_nodes is not None:  # around a whole graph there is nothing
+            if remove and small.instances.outputs is not Role.GRAPH:  # around a whole graph there is nothing
                 alone = small.do_and_agree({**weights, OUTSIDE: torch.zeros(len(code), device=device)})
             yield group[block], members[torch.isin(its.owner, block)], WorldTable(here, *alone, *around)
 

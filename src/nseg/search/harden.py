@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
 from nseg.search.connected import connected_subset
 from nseg.search.deadline import time_is_up
@@ -245,7 +246,7 @@ class SubsetSearch:
         small, members = self._select(stuck)
         best = found.best[members]
         noise = mask_noise(small.parts, 0, small.causal.dtype)
-        local = self.parts.tied and self.parts.instances.explained_nodes is not None
+        local = self.parts.tied and self.parts.instances.outputs is not Role.GRAPH
         kicks = self.settings.kicks * (KICKS_OF_TIED if local else 1)
         draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(kicks)]
         flips = torch.stack([small.parts.flatten(draw) < KICK_SHARE for draw in draws])
@@ -340,7 +341,7 @@ def restart_subsets(parts: MaskParts) -> Tensor:
     noise = mask_noise(parts, 1, torch.double)
     draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(RESTARTS)]
     everything = torch.ones_like(parts.owner, dtype=torch.bool)
-    near = [_near(parts, hops) for hops in range(NEAR_HOPS)] if parts.instances.explained_nodes is not None else []
+    near = [_near(parts, hops) for hops in range(NEAR_HOPS)] if parts.instances.outputs is not Role.GRAPH else []
     return torch.stack([everything, ~everything, *(parts.flatten(draw) < 0.5 for draw in draws), *near])
 
 
