@@ -154,7 +154,7 @@ class RescaledMessages(Remover):
         args, edges = self.runner.instances.args, self.runner.instances.num_edges
         known = Once(lambda rule, layout, coefficient: _Scale.of(rule, layout, coefficient, args, edges))
         steps = zip(self.rules, self.runner.messages(), strict=True)
-        return [known(rule, step.layout, _coefficient(step)) for rule, step in steps]
+        return [known(rule, step.layout, _coefficient(step) if rule.symmetric else None) for rule, step in steps]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ class _Scale:
             edges: number of edges.
         """
         edge, factor = torch.where(layout.edge < 0, edges, layout.edge), None
-        if rule.symmetric and coefficient is not None:  # the layer multiplies by what the coefficient was
+        if coefficient is not None:  # the layer multiplies by what the coefficient was
             coefficient = coefficient.flatten()
             factor = torch.where(coefficient == 0, 0, 1 / torch.where(coefficient == 0, 1, coefficient))
         if rule.symmetric and rule.weight is not None:
