@@ -22,7 +22,7 @@ from nseg.search.settings import BaseSettings
 from nseg.search.subsets import SubsetScorer, acceptable, canonical_choice, pick, ranks
 
 MANY_ELEMENTS = 128
-"""Of larger instances only the best ranking's prefix is improved by moves, not that of every ranking."""
+"""Of larger instances only the best ranking's prefix and all elements are improved by moves, which try few of them."""
 
 KICK_SHARE = 0.25
 """Share of the elements that are flipped to get away from a subset that no move improves."""
@@ -251,9 +251,11 @@ class SubsetSearch:
         draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(kicks)]
         flips = torch.stack([small.parts.flatten(draw) < KICK_SHARE for draw in draws])
         settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
-        few = (small.parts.count <= MANY_ELEMENTS).expand(len(flips), -1)
-        more = [small.climbed(restart_subsets(small.parts), settings), small.climbed(best ^ flips, settings, few)]
-        return found + self._spread(small.measure(torch.cat(more)), stuck, members, found)
+        starts = torch.cat([restart_subsets(small.parts), best ^ flips])
+        who = (small.parts.count <= MANY_ELEMENTS).repeat(len(starts), 1)
+        who[0] = True  # all elements
+        more = small.climbed(starts, settings, who)
+        return found + self._spread(small.measure(more), stuck, members, found)
 
     def choose(self, found: Candidates) -> Tensor:
         """The smallest subset within ``tolerance`` of the best that dropping elements of candidates leads to, [n]."""
@@ -277,6 +279,7 @@ class SubsetSearch:
         So no climb from the explanation, such as that of a certificate, ends far above it.
         """
         stuck = self._stuck(found)
+        stuck = stuck[self.parts.count[stuck] <= MANY_ELEMENTS]
         if not stuck.numel() or time_is_up("revision"):
             return None
         small, members = self._select(stuck)
@@ -336,13 +339,15 @@ class SubsetSearch:
 def restart_subsets(parts: MaskParts) -> Tensor:
     """Subsets from which searches and certificates climb, [P, n]: all elements, none, random halves, and what is near.
 
-    Near are, where nodes or links are explained, the edges at these nodes, and those at their neighbours.
+    Near are, where nodes or links are explained, the edges at these nodes, and those at their neighbours. An instance with
+    many elements has only the first.
     """
     noise = mask_noise(parts, 1, torch.double)
     draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(RESTARTS)]
     everything = torch.ones_like(parts.owner, dtype=torch.bool)
     near = [_near(parts, hops) for hops in range(NEAR_HOPS)] if parts.instances.outputs is not Role.GRAPH else []
-    return torch.stack([everything, ~everything, *(parts.flatten(draw) < 0.5 for draw in draws), *near])
+    starts = torch.stack([everything, ~everything, *(parts.flatten(draw) < 0.5 for draw in draws), *near])
+    return starts | (parts.count > MANY_ELEMENTS)[parts.owner]
 
 
 def _near(parts: MaskParts, hops: int) -> Tensor:
