@@ -102,7 +102,8 @@ def test_embeddings_of_packed_graphs_are_those_of_each_alone(make) -> None:
     with borrow(model):
         inputs = [check_inputs(model, g.x, g.edge_index, {}, outcome.level) for g in some]
         with torch.no_grad():
-            output = torch.cat([model(one.x, one.edge_index, **one.kwargs) for one in inputs])
+            calls = [one.call_arguments() for one in inputs]
+            output = torch.cat([model(*given, **named) for given, named in calls])
         seen = 0
         for which, causal in causal_models_of_graphs(model, outcome, inputs, output, output.argmax(-1), True, True):
             assert_embeddings(causal, torch.cat([alone[n] for n in which.tolist()]))

@@ -334,7 +334,6 @@ ON_THE_CPU = {
     "explain/jobs/base.py:__call__": ROWS,
     "explain/jobs/base.py:manifest": ROWS,
     "explain/jobs/memory.py:chunks": ROWS,
-    "explain/jobs/large_graph.py:_probe": ROWS,
     "explain/jobs/large_graph.py:explanations": ROWS,
     "explain/jobs/many_graphs.py:_blocks": ROWS,
     "graphs/checks.py:check_index": ROWS,

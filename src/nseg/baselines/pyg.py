@@ -70,7 +70,7 @@ class PyGMethod(BatchedAlgorithm):
         algorithm = self.algorithm(model)
         algorithm.connect(self.explainer_config, TWO_CLASSES)
         target = torch.ones(len(row), dtype=torch.long, device=row.device)
-        event = _ExplainedEvent(model, causal.outcome, inputs.kwargs, row, wanted)
+        event = _ExplainedEvent(model, causal.outcome, inputs.call_arguments()[1], row, wanted)
         found = algorithm(event, inputs.x, inputs.edge_index, target=target)
         size: Tensor = found.edge_mask.detach().abs()
         return size if size.dim() == 1 else size.mean(0)  # one row of scores per explained output

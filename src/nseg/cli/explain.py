@@ -158,12 +158,11 @@ def explain(
     algorithm = subjects.make_algorithm(method, dataset if paper else None, masks, objective, **settings)
     subject = subjects.load_subject(dataset, arch, model, weights, data, level, event)
     explainer = subjects.make_explainer(subject.model, subject.config, masks, algorithm)
-    outputs = subject.outputs if numbers is None else numbers
     began, stored = time.perf_counter(), count_stored(out, retry)
     run = {"out": out, "strict": strict, "retry": retry, "shard": shard, "seconds": seconds, **subject.names, **given}
+    outputs = subject.outputs if numbers is None else numbers
     found = explain_outputs(explainer, subject.graphs, outputs, (backend, workers, address), quiet, run)
-    done = describe_work(len(found) - stored, stored, time.perf_counter() - began)
-    say(f"{done}, masks {masks}, {algorithm}.")
+    say(f"{describe_work(len(found) - stored, stored, time.perf_counter() - began)}, masks {masks}, {algorithm}.")
     explained, measured = show_results(explainer, subject, found, measure, report is not None)
     smallest = find_changes(explainer, subject, found, subject.names | given) if changes else []
     facts = {"method": method, "masks": masks, "settings": algorithm.settings.as_plain_data()}

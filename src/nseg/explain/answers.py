@@ -110,9 +110,8 @@ def build_explanation(
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
     found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
-    reached = torch.zeros_like(edge_id, dtype=torch.bool).index_fill(0, edge_at, True)
     values = {
-        "reached": reached,
+        "reached": torch.zeros_like(edge_id, dtype=torch.bool).index_fill(0, edge_at, True),
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
         **_attribute_masks(answer, number, edge_at, edge_id.numel()),
@@ -123,16 +122,13 @@ def build_explanation(
         "settings": settings.as_plain_data() | _what_was_done(answer, tied),
         "stopped": answer.stopped,
     }
-    if answer.path is not None:
-        member = answer.path.member
-        values |= _path_values(answer.path, number, on_edges(member.get(EDGES)), on_nodes(member.get(NODES)))
-    if answer.alternatives is not None:
-        member, there = answer.alternatives.member, answer.alternatives.there[:, number]
-        values["alternative_pns"] = answer.alternatives.pns[there, number]
-        values |= {"edge_alternatives": on_edges(member.get(EDGES)), "node_alternatives": on_nodes(member.get(NODES))}
-    for name, value in values.items():
-        if value is not None:
-            found[name] = value
+    if (path := answer.path) is not None:
+        values |= _path_values(path, number, on_edges(path.member.get(EDGES)), on_nodes(path.member.get(NODES)))
+    if (others := answer.alternatives) is not None:
+        values["alternative_pns"] = others.pns[others.there[:, number], number]
+        values["edge_alternatives"] = on_edges(others.member.get(EDGES))
+        values["node_alternatives"] = on_nodes(others.member.get(NODES))
+    found.update({name: value for name, value in values.items() if value is not None})
     return found
 
 

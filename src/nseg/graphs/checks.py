@@ -288,7 +288,10 @@ def check_alike(graphs: Sequence[ModelInputs], numbers: Sequence[int]) -> None:
             )
         for name in first.kwargs.keys() | one.kwargs.keys():
             if (first.kwargs.get(name) is None) != (one.kwargs.get(name) is None):
+                if name == IMPLIED_BATCH and one.num_graphs > 1:
+                    continue  # refused for that
+                shown = "batch" if name == IMPLIED_BATCH else name
                 raise InputError(
-                    f"All graphs must have the same model arguments (got {name} in only one of graphs {numbers[0]} and "
+                    f"All graphs must have the same model arguments (got {shown} in only one of graphs {numbers[0]} and "
                     f"{number}). Set it on all of them or on none."
                 )

@@ -281,7 +281,7 @@ def certify(
         A certificate for each explanation.
     """
     with torch.inference_mode(False), torch.no_grad():
-        evaluator = WorldEvaluator(explainer, data, explanations, removes=True)
+        evaluator = WorldEvaluator(explainer, data, explanations, removes=_deletes(explanations, intervention))
         _check_masks(evaluator)
         settings = [_settings_of(one, intervention) for one in evaluator.explanations]
         request = _check_request(law, samples, confidence, exact, seed, settings[0])
@@ -356,6 +356,13 @@ def _check_masks(evaluator: WorldEvaluator) -> None:
                     f"{'none' if hard is None else tuple(hard.shape)} for output {int(one.output_id)}). Explain with nseg, "
                     f"or set them, e.g. explanation.hard_{name} = explanation.{name} > 0.5."
                 )
+
+
+def _deletes(explanations: Explanation | Sequence[Explanation], intervention: str | None) -> bool:
+    """Whether any certificate is about deleted edges."""
+    some = explanations if isinstance(explanations, Sequence) else [explanations]
+    asked = [intervention or (getattr(one, "settings", None) or {}).get("intervention") or "mask" for one in some]
+    return any(one != "mask" for one in asked)
 
 
 def _settings_of(one: Explanation, intervention: str | None) -> BaseSettings:

@@ -71,7 +71,7 @@ class WorldEvaluator:
         if not found:
             raise InputError("At least one explanation is needed (got none).")
         model = unwrap_compiled(explainer.model)
-        settings, given = found[0].get("settings") or {}, data
+        settings, given = getattr(found[0], "settings", None) or {}, data
         self.deletes_nodes = settings.get("baseline") == ABSENT
         if all(isinstance(one, HeteroExplanation) for one in found):
             model, data, found = flatten_for_metrics(explainer, data, found)

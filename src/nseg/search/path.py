@@ -13,7 +13,7 @@ from nseg.search.formulas import pns_bound
 from nseg.search.harden import SearchResult
 from nseg.search.parts import MaskParts, Masks
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import SubsetScorer, ranks
+from nseg.search.subsets import DECIMALS, SubsetScorer, ranks
 from nseg.search.worlds import evaluate
 
 ONE_BY_ONE = 8
@@ -70,7 +70,8 @@ def measure_path(
         some = rank < sizes[:, owner]
         found = evaluate(causal, parts, parts.unflatten(some.to(causal.dtype)), parts.split(settings), settings.intervention)
         gap = found.p_factual - found.p_complement
-        better = (gap > best) & ((sizes != own) | torch.isinf(best))  # the first order begins with the explanation
+        # the first order begins with the explanation
+        better = (_rounded(gap) > _rounded(best)) & ((sizes != own) | torch.isinf(best))
         best = torch.where(better, gap, best)
         subsets = torch.where(better[:, owner], some, subsets)
     bits = torch.arange(len(sizes), device=owner.device).unsqueeze(1)
@@ -82,13 +83,18 @@ def _orders(
     causal: CausalModel, parts: MaskParts, result: SearchResult, kept: Tensor, settings: BaseSettings
 ) -> Iterator[Tensor]:
     """Ranks of the elements in several orders, [n] each; the first two begin with the explanation."""
-    weight, owner, inside = parts.flatten(result.soft), parts.owner, kept.to(causal.dtype)
+    weight, owner, inside = _rounded(parts.flatten(result.soft)), parts.owner, kept.to(causal.dtype)
     yield ranks(inside, owner, late=-weight)
     if not settings.rounds:  # a quick search is not followed by a slower one
         return
     yield ranks(inside, owner, late=-_loss(causal, parts, kept, weight, settings))
     if result.rankings is not None:
-        yield from (ranks(one, owner) for one in parts.flatten(result.rankings)[:RANKINGS])
+        yield from (ranks(_rounded(one), owner) for one in parts.flatten(result.rankings)[:RANKINGS])
+
+
+def _rounded(value: Tensor) -> Tensor:
+    """Values up to rounding errors, which must not decide between equals."""
+    return value.round(decimals=DECIMALS)
 
 
 def _loss(causal: CausalModel, parts: MaskParts, kept: Tensor, weight: Tensor, settings: BaseSettings) -> Tensor:

@@ -140,7 +140,7 @@ class LargeGraphJob(ExplainJob):
     def _probe_job(self) -> OneGraphJob:
         """A job on a small subgraph, around outputs from all over the graph."""
         number = self.number_of_outputs()
-        some = torch.arange(0, number, -(-number // 256))
+        some = torch.arange(0, number, -(-number // 256), device="cpu")
         ((some, subgraph), *_) = self._fitting_subgraphs(some, 1, 1e5)
         return self._job_on(subgraph, some)
 
