@@ -14,6 +14,9 @@ from nseg.wording import DEFAULT_THRESHOLD, ModelAnswer
 MAX_THRESHOLDS = 20
 """Maximum number of thresholds of one ranking."""
 
+SAME = 1e-5
+"""Weights that differ by no more than this are equal but for rounding."""
+
 
 @dataclass(frozen=True)
 class WorldOutcomes:
@@ -55,7 +58,11 @@ def ranking_thresholds(weights: Tensor, limit: int = MAX_THRESHOLDS) -> list[flo
     >>> len(ranking_thresholds(torch.linspace(0, 1, 1001))) <= MAX_THRESHOLDS
     True
     """
-    levels = torch.unique(weights).flip(0).tolist()
+    levels = torch.unique(weights)
+    apart = torch.cat(
+        [torch.ones_like(levels[:1], dtype=torch.bool), levels.diff() > SAME]
+    )  # of equal ones the lowest, which keeps them all
+    levels = levels[apart].flip(0).tolist()
     every = [float("inf"), *levels]
     if len(every) <= limit:
         return every
