@@ -59,9 +59,7 @@ def ranking_thresholds(weights: Tensor, limit: int = MAX_THRESHOLDS) -> list[flo
     True
     """
     levels = torch.unique(weights)
-    apart = torch.cat(
-        [torch.ones_like(levels[:1], dtype=torch.bool), levels.diff() > SAME]
-    )  # of equal ones the lowest, which keeps them all
+    apart = levels.diff(prepend=levels[:1] - 1) > SAME  # of equal ones the lowest, which keeps them all
     levels = levels[apart].flip(0).tolist()
     every = [float("inf"), *levels]
     if len(every) <= limit:
