@@ -20,6 +20,7 @@ import csv
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -308,16 +309,21 @@ def measure_rule(name: str, role: str, seed: int, feature: int) -> list[dict[str
 # --- all of them ---------------------------------------------------------------------------------------------------------
 
 
+def make_and_measure(name: str, role: str, make: Callable[[], Case]) -> list[dict[str, Any]]:
+    """Make a set when its turn comes, and measure it."""
+    return measure(name, role, make())
+
+
 def all_sets(number: int) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     """What measures each set, by name."""
     found: dict[str, Callable[[], list[dict[str, Any]]]] = {}
     for role, some in (("chosen", CHOSEN_ON), ("reported", REPORTED)):
         for made in some:
             name = f"{made.name} (seed {made.seed})"
-            found[name] = lambda name=name, role=role, made=made: measure(name, role, generated(made))  # type: ignore[misc]
+            found[name] = partial(make_and_measure, name, role, partial(generated, made))
     for role, seed, feature in (("chosen", 0, 1), ("reported", 1, 4)):
         name = f"rule (seed {seed})"
-        found[name] = lambda name=name, role=role, seed=seed, f=feature: measure_rule(name, role, seed, f)  # type: ignore[misc]
+        found[name] = partial(measure_rule, name, role, seed, feature)
     for data, pair in (
         ("ba-shapes", ("gcn", "gin")),
         ("ba-2motif", ("gin", "gcn")),
@@ -326,9 +332,8 @@ def all_sets(number: int) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     ):
         for role, net in zip(("chosen", "reported"), pair, strict=True):
             name = f"{data} {net}"
-            found[name] = lambda name=name, role=role, data=data, net=net: measure(  # type: ignore[misc]
-                name, role, dblp(net, min(number, 300)) if data == "dblp" else dataset(data, net, number)
-            )
+            make = partial(dblp, net, min(number, 300)) if data == "dblp" else partial(dataset, data, net, number)
+            found[name] = partial(make_and_measure, name, role, make)
     return found
 
 
