@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from itertools import product
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 from torch_geometric.nn import GCNConv, HeteroConv, MessagePassing, RGCNConv, SAGEConv, global_mean_pool
 
-from nseg import NSEG, Explainer, NsegError, explain_many
+from nseg import NSEG, Explainer, NsegError, NsegWarning, explain_many
 from nseg.baselines import make
 from nseg.explain.jobs import BUDGET, make_job
 from nseg.metrics import Evaluator
@@ -458,12 +459,26 @@ def test_bad_input_gets_a_sentence() -> None:
         ("must be between 0 and", lambda: explainer(x, edges, index=PAPERS)),
         ("needs one graph", lambda: explain_many(explainer, [data])),
         ("all homogeneous or all heterogeneous", lambda: mixed_list(model, data)),
+        (
+            "no nodes of type 'autor'; known: paper, author). Did you mean author",
+            lambda: explain_many(explainer, misspelt(data)),
+        ),
         ("edge_label_index", lambda: explainer_of(Links(), model_config=LINK)(x, edges)),
         ("the model gets dictionaries by type", lambda: explain_many(explainer_of(SAGEConv(6, 3)), data)),
     ]
     for words, call in bad:
-        with pytest.raises(NsegError, match=words):
+        with pytest.raises(NsegError, match=re.escape(words)):
             call()
+    words = "type 'autor', which has no features. Did you mean author"  # types without features may be left out of x
+    with pytest.warns(NsegWarning, match=words), pytest.raises(NsegError):
+        explainer(x, misspelt(data).edge_index_dict, index=0)
+
+
+def misspelt(data: HeteroData) -> HeteroData:
+    other = data.clone()
+    other["autor", "wrote", "paper"].edge_index = other[WROTE].edge_index
+    del other[WROTE]
+    return other
 
 
 def mixed_list(model: nn.Module, data: HeteroData) -> None:

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import torch
 from hetero_zoo import NODE, WROTE, hetero_graph, make_net
+from torch import Tensor, nn
 from torch_geometric.data import HeteroData
+from torch_geometric.transforms import ToSparseTensor
 
 import nseg
 from nseg import NSEG, Explainer, InputError, LargeGraph, explain_many
@@ -91,7 +93,13 @@ def test_what_cannot_be_is_a_sentence(tmp_path: Path) -> None:
             "needs all features in memory",
             lambda: explain_many(explainer_of("hgt", settings={"baseline": "mean"}), LargeGraph(data), [0]),
         ),
-        ("must be explained at node level", lambda: explain_many(links(), LargeGraph(data), [0])),
+        ("needs edge_index of each type", lambda: LargeGraph(ToSparseTensor()(graph()))),
+        ("must be given as pairs of nodes", lambda: explain_many(links(), LargeGraph(data), [0])),
+        ("Row 0 of edge_label_index", lambda: explain_many(links(), LargeGraph(data), [0], edge_label_index=PAIRS + 20)),
+        (
+            "must join node types of the graph",
+            lambda: explain_many(links(), LargeGraph(data), [0], edge_label_index={("a", "b", "paper"): PAIRS}),
+        ),
     ]
     for words, call in bad:
         with pytest.raises(InputError, match=words):
@@ -102,6 +110,43 @@ def write_wrong(folder: Path, edges: Any, x: Any) -> None:
     LargeGraph.write(folder / "b", edges | {WROTE: torch.tensor([[12], [0]])}, x)
 
 
+PAIRS = torch.tensor([[3, 11, 0, 5], [17, 2, 29, 2]])
+
+
+class Links(nn.Module):
+    """Scores pairs of an author and a paper."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = make_net("to_hetero").layers
+
+    def forward(self, x_dict: Any, edge_index_dict: Any, edge_label_index: Any) -> Tensor:
+        x = self.convs[0](x_dict, edge_index_dict)
+        pairs = edge_label_index if isinstance(edge_label_index, Tensor) else edge_label_index[WROTE]
+        scores: Tensor = 3 * (x["author"][pairs[0]] * x["paper"][pairs[1]]).sum(-1)
+        return scores
+
+
 def links() -> Explainer:
     config = {"mode": "binary_classification", "task_level": "edge", "return_type": "raw"}
-    return Explainer(make_net("hgt"), NSEG(), explanation_type="model", edge_mask_type="object", model_config=config)
+    algorithm = NSEG(steps=3)
+    return Explainer(Links().eval(), algorithm, explanation_type="model", edge_mask_type="object", model_config=config)
+
+
+@pytest.mark.parametrize("pairs", [PAIRS, {WROTE: PAIRS}], ids=["found out", "said"])
+def test_links_of_a_large_graph_are_explained_as_on_a_small_one(pairs: Any, tmp_path: Path) -> None:
+    data, explainer = graph(), links()
+    small = explain_many(explainer, data, edge_label_index=pairs)
+    assert any(one.pns > 0.01 for one in small)
+    large = LargeGraph(data)
+    found = explain_many(explainer, large, edge_label_index=pairs)
+    for one, other in zip(found, small, strict=True):
+        same(one, other, data)
+        given = one.edge_label_index
+        ends = torch.stack([one["author"].node_id[given[0]], one["paper"].node_id[given[1]]])
+        assert torch.equal(ends[:, one.index].flatten(), PAIRS[:, one.output_id])
+    explain_many(explainer, large, [2, 0], edge_label_index=pairs, out=tmp_path)
+    for stored, number in zip(nseg.read(tmp_path), (2, 0), strict=True):
+        one = attach(stored, large, edge_label_index=pairs)
+        same(one, small[number], data)
+        assert torch.equal(one.edge_label_index[:, one.index], found[number].edge_label_index[:, found[number].index])

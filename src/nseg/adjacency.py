@@ -70,9 +70,14 @@ class MatrixForm:
         """The form of a matrix."""
         return cls(None if isinstance(matrix, SparseTensor) else matrix.layout)
 
-    def matrix(self, edge_index: Tensor, value: Tensor | None, nodes: int) -> Any:
-        """The matrix of some edges."""
-        size = nodes, nodes
+    def order(self, edge_index: Tensor) -> Tensor:
+        """The order in which edges stand in a matrix of this form, [E]."""
+        major, minor = edge_index if self.layout is torch.sparse_csc else edge_index.flip(0)
+        inner = torch.argsort(minor, stable=True)
+        return inner[torch.argsort(major[inner], stable=True)]
+
+    def matrix(self, edge_index: Tensor, value: Tensor | None, size: tuple[int, int]) -> Any:
+        """The matrix of some edges, with a row per node that receives and a column per node that sends."""
         if self.layout is None:
             sender, receiver = edge_index
             return SparseTensor(row=receiver, col=sender, value=value, sparse_sizes=size)

@@ -13,6 +13,7 @@ from torch_geometric.explain import Explanation as PyGExplanation
 from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 from torch_geometric.explain.config import MaskType
 
+from nseg.adjacency import is_matrix, matrix_edges, without_duplicates
 from nseg.errors import UnsupportedError
 from nseg.explanation import (
     ALTERNATIVES,
@@ -70,6 +71,12 @@ class HeteroExplanation(PyGHeteroExplanation):  # type: ignore[misc]
             for name, stores in ((of_edges, self.edge_stores), (of_nodes, self.node_stores))
         ]
         return [each or None for each in found]
+
+    def set_value_dict(self, key: str, value_dict: dict[Any, Any]) -> HeteroExplanation:
+        """PyG's ``set_value_dict``; of sparse matrices the edges, which the masks are of."""
+        edges = {kind: matrix_edges(without_duplicates(v))[0] for kind, v in value_dict.items() if is_matrix(v)}
+        found: HeteroExplanation = super().set_value_dict(key, {**value_dict, **edges})
+        return found
 
     def paths(self, most: int = 20) -> list[str]:
         """Kept edges as text, path by path from the explained node: ``author 17 - wrote - paper 12 - presented at - KDD``.

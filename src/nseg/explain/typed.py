@@ -10,6 +10,7 @@ from torch_geometric.explain.config import MaskType
 from nseg.explanation import Explanation
 from nseg.graph_types import GraphTypes
 from nseg.graphs.baseline import ABSENT
+from nseg.graphs.inputs import EDGE_VALUE
 from nseg.hetero_explanation import PER_ATTRIBUTE, PER_EDGE, PER_NODE, HeteroExplanation
 from nseg.model.hetero import TypedEdges
 
@@ -57,7 +58,7 @@ def fill_graph(found: HeteroExplanation, flat: Explanation, typed: TypedEdges, t
         types: the types of the caller's flat graph.
     """
     schema = typed.schema
-    for field in schema.fields:
+    for field in (one for one in schema.fields if one.argument != EDGE_VALUE):
         at = typed.members(field.key)
         found[field.key][field.argument.removesuffix("_dict")] = field.cut(flat[field.column][at])
     for node_type, nodes, start in zip(schema.node_types, typed.nodes, types.node_starts, strict=False):

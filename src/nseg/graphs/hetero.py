@@ -7,7 +7,7 @@ Everything above this file works on the flat graph. Its dictionaries come back o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,11 +16,22 @@ from torch import Tensor, nn
 from torch_geometric.explain.config import ModelTaskLevel
 from torch_geometric.nn import HANConv
 
+from nseg.adjacency import MatrixForm
 from nseg.graph_types import REVERSE, EdgeType, GraphTypes, TypeKey
 from nseg.graphs.batch import offsets
-from nseg.graphs.checks import as_long, check_devices, check_finite, check_node_numbers, leave_inference_mode
-from nseg.graphs.hetero_checks import check_dictionaries, check_pairs, join_batches
-from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, EDGE_TYPES, NODE_GRAPH, NODE_TYPE, NODE_TYPES, ModelInputs, Role
+from nseg.graphs.checks import check_devices, check_finite, check_node_numbers, leave_inference_mode
+from nseg.graphs.hetero_checks import EdgesByType, check_dictionaries, check_end_types, check_pairs, join_batches
+from nseg.graphs.inputs import (
+    EDGE_KIND,
+    EDGE_TYPE,
+    EDGE_TYPES,
+    EDGE_VALUE,
+    NODE_GRAPH,
+    NODE_TYPE,
+    NODE_TYPES,
+    ModelInputs,
+    Role,
+)
 from nseg.graphs.model_checks import check_precision, forward_parameters
 
 
@@ -67,6 +78,7 @@ class HeteroSchema:
         pairs_key: its edge type, if it is a dictionary.
         pair_types: node types of both ends of the pairs.
         output: node type that the model's rows stand for, at node level.
+        forms: edge types whose edges the model takes as a sparse matrix, and the forms of these matrices.
     """
 
     node_types: tuple[str, ...]
@@ -78,6 +90,7 @@ class HeteroSchema:
     pairs_key: EdgeType | None = None
     pair_types: tuple[str, str] | None = None
     output: str | None = None
+    forms: tuple[tuple[EdgeType, MatrixForm], ...] = ()
 
     @cached_property
     def ends(self) -> list[tuple[int, int]]:
@@ -188,17 +201,21 @@ def flatten_graph(
     Args:
         model: the model.
         x_dict: features by node type; a type without features has none, or None.
-        edge_index_dict: edges by edge type.
+        edge_index_dict: edges by edge type, or sparse matrices.
         kwargs: further arguments of the model, dictionaries by type or anything else.
         level: what the model's rows stand for.
         num_nodes: nodes of each type, where features do not say it.
     """
     check_dictionaries(x_dict, edge_index_dict)
-    edges = {key: leave_inference_mode(as_long(value)) for key, value in edge_index_dict.items()}
-    counts = _count_nodes(x_dict, edges, kwargs, num_nodes or {})
+    given = EdgesByType.of(edge_index_dict)
+    edges, known = given.ends, {**given.known_nodes, **(num_nodes or {})}
+    check_end_types(x_dict, edges, kwargs, known, in_full=num_nodes is not None)
+    counts = _count_nodes(x_dict, edges, kwargs, known)
+    given.check_sizes(counts)
     sizes = tuple(counts.values()), tuple(value.size(1) for value in edges.values())
-    packer = _Packer(sizes, {key: n for keys in (counts, edges) for n, key in enumerate(keys)})
+    packer = _Packer(sizes, {**_numbered(counts), **_numbered(edges)})
     packer.add("x", x_dict)
+    packer.add(EDGE_VALUE, given.values)
     flat = _FlatArguments(packer, counts, level)
     for name, value in kwargs.items():
         flat.add(name, value)
@@ -210,6 +227,7 @@ def flatten_graph(
     schema = HeteroSchema(
         tuple(counts), tuple(edges), tuple(packer.fields), tuple(packer.empty), tuple(flat.names), pairs_name, pairs_key
     )
+    schema = replace(schema, forms=tuple(given.forms.items()))
     types, type_roles = _type_arguments(schema, sizes, device)
     if any(isinstance(layer, HANConv) for layer in model.modules()):  # it averages over all nodes of a graph
         types[NODE_GRAPH], type_roles[NODE_GRAPH] = torch.zeros_like(types[NODE_TYPE]), Role.BATCH
@@ -347,6 +365,10 @@ class _Packer:
             rows = column[start[self.number[key]] : start[self.number[key]] + len(value)]
             (rows[:, : value.size(1)] if first.dim() == 2 else rows).copy_(value.detach())
         return column
+
+
+def _numbered(kinds: Iterable[TypeKey]) -> dict[TypeKey, int]:
+    return {key: number for number, key in enumerate(kinds)}
 
 
 def _tensors(values: Mapping[Any, Any]) -> Iterable[Tensor]:

@@ -92,7 +92,8 @@ class ModelInputs:
         rest = {name: value for name, value in self.kwargs.items() if name not in left_out}
         if form is None:
             return (self.x, self.edge_index), rest
-        return (self.x, form.matrix(self.edge_index, self.kwargs.get(EDGE_VALUE), self.num_nodes)), rest
+        size = self.num_nodes, self.num_nodes
+        return (self.x, form.matrix(self.edge_index, self.kwargs.get(EDGE_VALUE), size)), rest
 
     @property
     def pairs(self) -> Tensor | None:

@@ -15,7 +15,17 @@ from nseg.errors import InputError, ModelError
 from nseg.graph_types import TypeKey
 from nseg.graphs.checks import check_node_numbers
 from nseg.graphs.hetero import HeteroGraph, HeteroSchema, flatten_graph
-from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, EDGE_TYPES, NODE_GRAPH, NODE_TYPE, NODE_TYPES, ModelInputs, Role
+from nseg.graphs.inputs import (
+    EDGE_KIND,
+    EDGE_TYPE,
+    EDGE_TYPES,
+    EDGE_VALUE,
+    NODE_GRAPH,
+    NODE_TYPE,
+    NODE_TYPES,
+    ModelInputs,
+    Role,
+)
 from nseg.model.borrow import wrap_model_errors
 from nseg.model.semantic_attention import separate_graphs_in_attention
 
@@ -112,7 +122,11 @@ class HeteroModel(nn.Module):
         if schema.pairs_name is not None and schema.pair_types is not None:
             pairs = typed.local[rest[schema.pairs_name]]
             rest[schema.pairs_name] = pairs if schema.pairs_key is None else {schema.pairs_key: pairs}
-        edges = dict(zip(schema.edge_types, typed.edge_index, strict=True))
+        edges: Dictionary = dict(zip(schema.edge_types, typed.edge_index, strict=True))
+        values = given.pop(EDGE_VALUE)
+        for key, form in schema.forms:
+            size = typed.members(key[2]).numel(), typed.members(key[0]).numel()
+            edges[key] = form.matrix(edges[key], values.get(key), size)
         return given.pop("x"), edges, {**given, **rest}
 
     def output_rows(self, inputs: ModelInputs, output: Tensor) -> Tensor:
@@ -125,7 +139,7 @@ class HeteroModel(nn.Module):
     def _dictionaries(self, typed: TypedEdges, flat: Mapping[str, Any]) -> dict[str, Dictionary]:
         """Dictionary arguments by name, from the columns of the flat graph."""
         schema = self.schema
-        given: dict[str, Dictionary] = {name: {} for name in ("x", *schema.arguments)}
+        given: dict[str, Dictionary] = {name: {} for name in ("x", EDGE_VALUE, *schema.arguments)}
         for name, key in schema.empty:
             given[name][key] = None
         for field in schema.fields:
@@ -163,7 +177,7 @@ def adapt(
     nodes: bool,
     num_nodes: Mapping[str, int] | None = None,
     lenient: bool = False,
-    output: str | None = None,
+    output: str | tuple[str, str] | None = None,
 ) -> tuple[HeteroModel, HeteroGraph]:
     """The model as one of flat graphs, and the caller's graph flattened.
 
@@ -175,7 +189,7 @@ def adapt(
         x_dict, edge_index_dict, kwargs, level, num_nodes: as :func:`nseg.graphs.hetero.flatten_graph` takes them.
         nodes: whether features will be masked.
         lenient: whether a model that is said to be of links or graphs may return a row per node of one type, as PyG lets it.
-        output: node type that the model's rows stand for, if it is known.
+        output: node type that the model's rows stand for, or both types that its pairs join, if that is known.
     """
     graph = flatten_graph(model, x_dict, edge_index_dict, kwargs, level, num_nodes)
     schema = graph.schema
@@ -184,7 +198,7 @@ def adapt(
             f"A node mask needs a node type with features, floating point [nodes, features] (got none among "
             f"{', '.join(schema.node_types)}). Explain edges only: node_mask_type=None."
         )
-    if output is not None:
+    if isinstance(output, str):
         schema = replace(schema, output=output)
         return HeteroModel(model, schema), replace(graph, schema=schema)
     if lenient and level is not ModelTaskLevel.node and schema.pairs_name is None and _gives_rows_of_nodes(model, graph):
@@ -197,7 +211,7 @@ def adapt(
         )
     try:
         with wrap_model_errors():
-            return _adapt_links(model, graph) if level is ModelTaskLevel.edge else _adapt_nodes(model, graph)
+            return _adapt_links(model, graph, output) if level is ModelTaskLevel.edge else _adapt_nodes(model, graph)
     except ModelError as error:
         if error.__cause__ is None:  # not what the model raised itself
             raise
@@ -251,7 +265,9 @@ def _follow_rows(model: nn.Module, graph: HeteroGraph, plain: Tensor, fitting: l
     return found[0]
 
 
-def _adapt_links(model: nn.Module, graph: HeteroGraph) -> tuple[HeteroModel, HeteroGraph]:
+def _adapt_links(
+    model: nn.Module, graph: HeteroGraph, known: tuple[str, str] | None = None
+) -> tuple[HeteroModel, HeteroGraph]:
     schema, inputs = graph.schema, graph.inputs
     name, pairs, sizes = schema.pairs_name, inputs.pairs, graph.sizes[0]
     assert name is not None
@@ -261,9 +277,9 @@ def _adapt_links(model: nn.Module, graph: HeteroGraph) -> tuple[HeteroModel, Het
         return local + local.new_tensor([[graph.starts[0][types[0]]], [graph.starts[0][types[1]]]])
 
     def adapted(types: tuple[int, int], local: Tensor = pairs) -> tuple[HeteroModel, HeteroGraph]:
-        known = replace(schema, pair_types=(schema.node_types[types[0]], schema.node_types[types[1]]))
+        found = replace(schema, pair_types=(schema.node_types[types[0]], schema.node_types[types[1]]))
         kwargs = {**inputs.kwargs, name: flat(types, local)}
-        return HeteroModel(model, known), replace(graph, schema=known, inputs=replace(inputs, kwargs=kwargs))
+        return HeteroModel(model, found), replace(graph, schema=found, inputs=replace(inputs, kwargs=kwargs))
 
     for row in (0, 1):
         check_node_numbers(f"Row {row} of {name}", pairs[row], max(sizes))
@@ -278,6 +294,8 @@ def _adapt_links(model: nn.Module, graph: HeteroGraph) -> tuple[HeteroModel, Het
         for row in (0, 1):
             check_node_numbers(f"Row {row} of {name}", pairs[row], sizes[types[row]])
         return adapted(types)
+    if known is not None:
+        return adapted((schema.type_number(known[0]), schema.type_number(known[1])))
     every = product(range(len(sizes)), range(len(sizes)))
     fitting = [t for t in every if all(int(pairs[row].max()) < sizes[t[row]] for row in (0, 1))]
     if len(fitting) > 1:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import MessagePassing
 
+from nseg.adjacency import MatrixForm
 from nseg.errors import ModelError
 from nseg.graphs.inputs import ModelInputs
 from nseg.graphs.subgraph import MAX_PARALLEL_EDGES, edge_keys
@@ -89,6 +90,11 @@ def _find(edge_index: Tensor, ours: Tensor, nodes: int, name: str, loops: bool =
     if edge_index.numel() and int(edge_index.max()) >= nodes:
         raise identity_error(name)
     proper = edge_index[0] != edge_index[1] if loops else torch.ones_like(edge_index[0], dtype=torch.bool)
+    if not bool(proper.all()) and edge_index.shape == ours.shape:  # our own self-loops, in the order of a sparse matrix
+        for form in (MatrixForm(torch.sparse_csr), MatrixForm(torch.sparse_csc)):
+            order = form.order(ours)
+            if torch.equal(edge_index, ours[:, order]):
+                return order
     in_order = _find_in_order(edge_index, ours, proper) if loops else None
     if in_order is not None:
         return in_order
@@ -196,13 +202,18 @@ def _match_joined(typed: TypedEdges, edge_index: Tensor) -> Tensor | None:
     Senders are shifted by the nodes of all sending types before, so that each edge type has senders of its own.
     """
     found, position, shift = [], 0, 0
-    for kind, own in enumerate(typed.edge_index):
+    forms = dict(typed.schema.forms)
+    for kind, edge_type in enumerate(typed.schema.edge_types):
+        own, at = typed.edge_index[kind], typed.edges[kind]
+        if edge_type in forms:
+            order = forms[edge_type].order(own)
+            own, at = own[:, order], at[order]
         size, senders = own.size(1), typed.nodes[typed.schema.ends[kind][0]].numel()
         block = edge_index[:, position : position + size]
         if size and block.shape == own.shape:
             moved = block - own
             if bool((moved[0] == shift).all()) and bool((moved[1] == moved[1, 0]).all()):
-                found.append(typed.edges[kind])
+                found.append(at)
                 position += size
                 shift += senders
         elif not size:

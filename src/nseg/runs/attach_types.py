@@ -12,6 +12,7 @@ from torch_geometric.data import HeteroData
 
 from nseg.errors import InputError
 from nseg.graph_types import GraphTypes, TypeKey
+from nseg.graphs.hetero_checks import EdgesByType, typed_edges_of
 from nseg.graphs.large import LargeGraph
 from nseg.hetero_explanation import HeteroExplanation, graph_types
 
@@ -46,8 +47,9 @@ def attach_by_type(one: HeteroExplanation, data: Any, kwargs: Mapping[str, Any])
             found[kind].num_nodes = found[kind].node_id.numel()
         else:
             found[kind].x = x[found[kind].node_id]
+    edges = EdgesByType.of(typed_edges_of(data)).ends
     for edge_type in types.edge_types:
-        ends = data[edge_type].edge_index[:, found[edge_type].edge_id]
+        ends = edges[edge_type][:, found[edge_type].edge_id]
         found[edge_type].edge_index = torch.stack([_local(found, edge_type[2 * row], ends[row]) for row in (0, 1)])
     for name in one.__dict__.get("_stored_args") or ():
         _add_argument(found, name, data, kwargs)
@@ -70,11 +72,15 @@ def _attach_large(one: HeteroExplanation, graph: LargeGraph, kwargs: Mapping[str
         local[edge_type].edge_id = torch.arange(one[edge_type].edge_id.numel())
     sizes = [tuple(local[kind][name].numel() for kind in kinds) for name, kinds in _ids(types)]
     local.__dict__["_types"] = replace(types, nodes=sizes[0], edges=sizes[1])
+    given = one.__dict__.get("_stored_args")
+    local.__dict__["_stored_args"] = [name for name in given or () if name != types.pairs_name]
     found = attach_by_type(local, graph.induced(flat.node_id, flat.edge_id), kwargs)
-    found.__dict__["_types"] = types
+    found.__dict__.update(_types=types, _model_args=given)
     for name, kinds in _ids(types):
         for kind in kinds:
             found[kind][name] = one[kind][name]
+    if types.pairs_name is not None:  # by the numbers of the whole graph
+        _add_pairs(found, types.pairs_name, kwargs.get(types.pairs_name))
     return found
 
 

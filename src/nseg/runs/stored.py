@@ -212,7 +212,7 @@ def attach(
     if form is not None:  # the explanation keeps the matrix as adj_t, and its edges
         values = graph.get(EDGE_VALUE)
         given = None if values is None else values[found.edge_id]
-        found.edge_index = form.matrix(found.edge_index, given, found.node_id.numel())
+        found.edge_index = form.matrix(found.edge_index, given, (found.node_id.numel(), found.node_id.numel()))
     for name, value in arguments.cut(chosen).items():
         found[name] = value
     found._model_args = chosen

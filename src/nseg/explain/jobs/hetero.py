@@ -26,6 +26,7 @@ from nseg.graph_types import GraphTypes, TypeKey
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_index
 from nseg.graphs.hetero import HeteroGraph, HeteroSchema
+from nseg.graphs.hetero_checks import typed_edges_of
 from nseg.graphs.inputs import EDGE_TYPE, NODE_TYPE, ModelInputs
 from nseg.graphs.model_checks import forward_parameters
 from nseg.graphs.typed_baseline import attributes_by_type, features_by_type, fill_in, given_attributes
@@ -43,7 +44,7 @@ def adapt_data(
     kwargs: Mapping[str, Any],
     level: ModelTaskLevel,
     nodes: bool,
-    output: str | None = None,
+    output: str | tuple[str, str] | None = None,
 ) -> tuple[HeteroModel, HeteroGraph]:
     """The model as one of flat graphs, and one graph flattened.
 
@@ -53,7 +54,7 @@ def adapt_data(
         kwargs: model arguments that are not in the graph.
         level: what the model's rows stand for.
         nodes: whether features will be masked.
-        output: node type that the model's rows stand for, if it is known.
+        output: node type that the model's rows stand for, or both types that its pairs join, if that is known.
     """
     if not isinstance(data, HeteroData):
         raise InputError(
@@ -61,7 +62,7 @@ def adapt_data(
             "this once for each kind."
         )
     given = {**_arguments_of(model, data), **kwargs}
-    edges = {kind: store.edge_index for kind, store in data.edge_items() if store.get("edge_index") is not None}
+    edges = typed_edges_of(data, list(forward_parameters(model))[1:2] == ["adj_t_dict"])
     sizes = {kind: int(store.num_nodes or 0) for kind, store in data.node_items()}
     features = {kind: store.x for kind, store in data.node_items() if store.get("x") is not None}
     with torch.inference_mode(False), borrow(model):
@@ -71,8 +72,8 @@ def adapt_data(
 class HeteroJob(ExplainJob):
     """What jobs of heterogeneous graphs share."""
 
-    output_type: str | None = None
-    """Node type that the model's rows stand for, if it is known; else it is found out."""
+    output_type: str | tuple[str, str] | None = None
+    """Node type that the model's rows stand for, or both types that its pairs join, if it is known; else it is found out."""
 
     def _baselines(self, settings: BaseSettings) -> tuple[Any, Any]:
         if not isinstance(self.algorithm, BatchedAlgorithm):
