@@ -315,6 +315,18 @@ def test_a_large_graph_is_drawn_larger_near_the_explained_node() -> None:
     assert length[151, 152] > length[150, 151] > 1.2 * max(length[0, n] for n in range(1, 150))
 
 
+def test_small_graphs_are_drawn_alike_however_their_nodes_are_numbered() -> None:
+    """Relabelling the nodes of a tree moves its set of points nowhere, and equal numbers stay joined as they were."""
+    tree, rng = [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5), (4, 6)], torch.Generator().manual_seed(0)
+    points = layout.positions(7, tree)
+    for _ in range(5):
+        new = torch.randperm(7, generator=rng).tolist()
+        moved = layout.positions(7, [(new[a], new[b]) for a, b in tree])
+        assert sorted(moved) == sorted(points)
+        lines = {frozenset((moved[new[a]], moved[new[b]])) for a, b in tree}
+        assert lines == {frozenset((points[a], points[b])) for a, b in tree}
+
+
 def test_very_large_graphs_get_positions() -> None:
     data = graph(3000, 9000)
     at = layout.positions(3000, data.edge_index.T.tolist(), focus=[0])

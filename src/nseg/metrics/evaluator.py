@@ -19,14 +19,14 @@ from nseg.events import Custom
 from nseg.explanation import ATTRIBUTE_MASK, explained_targets, given_edges, with_ids
 from nseg.graphs.baseline import ABSENT
 from nseg.graphs.checks import check_inputs, edges_of
-from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.inputs import ModelInputs
 from nseg.graphs.model_checks import check_model
 from nseg.graphs.separate import separate_graphs
-from nseg.metrics.groups import EvaluatedGroup, positions
+from nseg.metrics.groups import EvaluatedGroup
 from nseg.metrics.hetero import flatten_for_metrics, missing_features
-from nseg.metrics.masks import MaskKind, masks_of
+from nseg.metrics.masks import JoinedIds, JoinedMasks, MaskKind, masks_of
 from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
-from nseg.metrics.trust import ask, is_right
+from nseg.metrics.trust import SAMPLE, ask, is_right
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import HeteroModel
@@ -90,7 +90,8 @@ class WorldEvaluator:
         self._whole = data if isinstance(data, Data) else None
         self.model, self.outcome = model, self._asked()
         self.edges, self.nodes = (found[0].get(name) is not None for name in MASK_NAMES.values())
-        self._masks: dict[MaskKind, list[Masks]] = {}
+        self._masks: dict[MaskKind, JoinedMasks] = {}
+        self._sampled: dict[tuple[int, ...], EvaluatedGroup | None] = {}
         with borrow(self.model), torch.no_grad():
             self.source = self._make_source(data)
             self.groups = self._trusted_groups()
@@ -224,15 +225,30 @@ class WorldEvaluator:
 
     def group(self, numbers: Tensor, causal: CausalModel) -> EvaluatedGroup:
         """Some explanations on a causal model that has an instance for each."""
-        here, edge_at, node_at = causal.instances, [], []
-        for b, number in enumerate(numbers.tolist()):
-            one = self.explanations[number]
-            edge_at.append(positions(one.edge_id, here.edge_id[here.members(Role.EDGE, b)]))
-            node_at.append(positions(one.node_id, here.node_id[here.members(Role.NODE, b)]))
+        here, (edge_ids, node_ids) = causal.instances, self._ids
+        edge_at = edge_ids.positions(numbers[here.edge_owner], here.edge_id)
+        node_at = node_ids.positions(numbers[here.node_owner], here.node_id)
         kind = None
         if self.nodes:
             kind = MaskType.object if self.explanations[0].node_mask.size(1) == 1 else MaskType.attributes
         return EvaluatedGroup(numbers, causal, MaskParts.of(here, self.edges, kind), edge_at, node_at)
+
+    @cached_property
+    def _ids(self) -> tuple[JoinedIds, JoinedIds]:
+        """The caller's numbers of the edges and of the nodes of all explanations."""
+        edges, nodes = ([one[name] for one in self.explanations] for name in ("edge_id", "node_id"))
+        return JoinedIds(edges), JoinedIds(nodes)
+
+    def reference_group(self, numbers: Tensor) -> EvaluatedGroup | None:
+        """Some explanations on a causal model without shortcuts; made once for the sample, which is asked many times."""
+        key = tuple(numbers.tolist())
+        if key in self._sampled:
+            return self._sampled[key]
+        reference = self.source.reference(numbers)
+        found = None if reference is None else self.group(numbers, reference)
+        if len(key) <= SAMPLE:
+            self._sampled[key] = found
+        return found
 
     def _classes(self) -> Tensor:
         found = [(explained_targets(one), one.get("index")) for one in self.explanations]
@@ -253,13 +269,17 @@ class WorldEvaluator:
     @cached_property
     def reached(self) -> list[Tensor]:
         """Edges of each explanation over which a message can reach its output."""
-        reached = [torch.zeros_like(one.edge_id, dtype=torch.bool) for one in self.explanations]
+        return list(torch.split(self.reached_flat, self._ids[0].rows))
+
+    @cached_property
+    def reached_flat(self) -> Tensor:
+        """The same of all explanations, one after another."""
+        reached = self.groups[0].edge_at.new_zeros(sum(self._ids[0].rows), dtype=torch.bool)
         for group in self.groups:
-            for number, at in zip(group.numbers.tolist(), group.edge_at, strict=True):
-                reached[number][at[at >= 0]] = True
+            reached[group.edge_at[group.edge_at >= 0]] = True
         return reached
 
-    @property
+    @cached_property
     def intervention(self) -> str:
         """What the explanations were searched under; ``"mask"`` if nobody knows, or if they differ."""
         found = {one.get("intervention") or "mask" for one in self.explanations}
@@ -275,18 +295,25 @@ class WorldEvaluator:
 
     # --- masks -----------------------------------------------------------------------------------------------------------
 
-    def masks(self, kind: MaskKind) -> list[Masks]:
+    def masks(self, kind: MaskKind) -> JoinedMasks:
         """The masks of each explanation."""
         if kind not in self._masks:
-            found = [Masks() for _ in self.explanations]
-            for part in (name for name, on in ((EDGES, self.edges), (NODES, self.nodes)) if on):
-                for one, mask in zip(found, masks_of(self.explanations, MASK_NAMES[part], kind), strict=True):
-                    one[part] = mask
-            self._masks[kind] = found
-        return list(self._masks[kind])
+            parts = [part for part, on in ((EDGES, self.edges), (NODES, self.nodes)) if on]
+            given = {part: masks_of(self.explanations, MASK_NAMES[part], kind) for part in parts}
+            rows = {part: [mask.size(0) for mask in masks] for part, masks in given.items()}
+            joined = JoinedMasks(Masks({part: torch.cat(masks) for part, masks in given.items()}), rows)
+            if kind != "soft":
+                joined = joined.map(lambda mask, _: (mask if kind == "hard" else mask > kind).to(self._mask_dtype))
+            self._masks[kind] = joined
+        return self._masks[kind]
+
+    @cached_property
+    def _mask_dtype(self) -> torch.dtype:
+        dtype: torch.dtype = self.explanations[0]["edge_mask" if self.edges else "node_mask"].dtype
+        return dtype
 
     @property
-    def default_masks(self) -> list[Masks]:
+    def default_masks(self) -> JoinedMasks:
         """Hard masks, or soft ones cut at 0.5 if the explanations have none."""
         hard = any(self.explanations[0].get(f"hard_{name}") is not None for name in MASK_NAMES.values())
         return self.masks("hard" if hard else 0.5)
@@ -294,7 +321,7 @@ class WorldEvaluator:
     # --- worlds ----------------------------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def worlds(self, masks: Sequence[Masks]) -> Tensor:
+    def worlds(self, masks: JoinedMasks) -> Tensor:
         """The model's output in the worlds of each mask, [1 + A, B, ...].
 
         First the factual world, then the sub-events of the literal complement: 00, or 00, 01 and 10 if both edges and
@@ -304,7 +331,7 @@ class WorldEvaluator:
             return ask(self, lambda group: group.causal.output(group.worlds(masks)), False, self.groups)
 
     @torch.no_grad()
-    def custom_worlds(self, masks: Sequence[Masks], make: WorldMaker) -> Tensor:
+    def custom_worlds(self, masks: JoinedMasks, make: WorldMaker) -> Tensor:
         """The model's output in worlds that ``make`` builds from each part of each mask, [K, B, ...]."""
 
         def output(group: EvaluatedGroup) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from nseg.errors import InputError
 from nseg.metrics import scores
 from nseg.metrics.evaluator import WorldEvaluator
-from nseg.metrics.masks import MaskKind
+from nseg.metrics.masks import JoinedMasks, MaskKind, sums
 from nseg.metrics.removal import outputs_after_removal
 from nseg.search.formulas import bounds
 from nseg.search.noise import uniform
@@ -156,7 +156,7 @@ class Evaluator(WorldEvaluator):
         def top(rank: Tensor, counted: int, share: float) -> Tensor:
             return (rank < round((1 - share) * counted)).to(self.output.dtype)
 
-        cut = [[Masks({name: top(*r, share) for name, r in one.items()}) for one in ranked] for share in at]
+        cut = [JoinedMasks.of([Masks({name: top(*r, share) for name, r in one.items()}) for one in ranked]) for share in at]
         return self._curve("sparsity", cut, at, self._judged_by("hard", intervention))
 
     def robust_fidelity(
@@ -201,7 +201,7 @@ class Evaluator(WorldEvaluator):
 
     # --- parts of the above ------------------------------------------------------------------------------------------------
 
-    def worlds_under(self, masks: list[Masks], intervention: str) -> Tensor:
+    def worlds_under(self, masks: JoinedMasks, intervention: str) -> Tensor:
         """The model's output in the worlds of each mask, with messages masked or edges deleted, [1 + A, B, ...].
 
         With ``"both"``, for each explanation the one with the smaller bound.
@@ -217,7 +217,7 @@ class Evaluator(WorldEvaluator):
     def _explains_prediction(self) -> bool:
         return bool(self.explainer.explanation_type.value == "model")
 
-    def _each(self, masks: list[Masks], intervention: str) -> InstanceFidelity:
+    def _each(self, masks: JoinedMasks, intervention: str) -> InstanceFidelity:
         if intervention not in INTERVENTIONS:
             raise InputError(f"intervention must be {', '.join(map(repr, INTERVENTIONS))} (got {intervention!r}).")
         if intervention == "both":
@@ -227,10 +227,12 @@ class Evaluator(WorldEvaluator):
         complement = (self.split * in_worlds[1:]).sum(0)
         changed_with, changed_without = self._changed(worlds[0]), self._changed(worlds[1])
         sparsity = self._sparsity(masks)
-        nothing = torch.tensor([not any(bool(mask.any()) for mask in one.values()) for one in masks], device=p.device)
+        parts = masks.joined.items()
+        kept = [sums((mask != 0).to(p.dtype), masks.owner(name), len(masks)) for name, mask in parts]
+        nothing = torch.stack(kept).sum(0) == 0
         return InstanceFidelity(changed_without, changed_with, p, in_worlds[0], complement, in_worlds[1], sparsity, nothing)
 
-    def _fidelity(self, masks: list[Masks], kind: str, intervention: str) -> Fidelity:
+    def _fidelity(self, masks: JoinedMasks, kind: str, intervention: str) -> Fidelity:
         each = self._each(masks, intervention)
         plus, minus = each.changed_without.mean(), each.changed_with.mean()
         pns, pn, ps = each.bounds.mean(1).tolist()
@@ -255,16 +257,16 @@ class Evaluator(WorldEvaluator):
         before, after = (self.outcome.holds(one, y).float() for one in (self.output, output))
         return (before - after).abs()
 
-    def _sparsity(self, masks: list[Masks]) -> Tensor:
+    def _sparsity(self, masks: JoinedMasks) -> Tensor:
         """Share of the reachable edges (or nodes, if only they are masked) that each explanation leaves out, [B]."""
-        return torch.stack(
-            [
-                scores.sparsity(one[EDGES][reached] if EDGES in one else one[NODES])
-                for reached, one in zip(self.reached, masks, strict=True)
-            ]
-        )
+        part = EDGES if EDGES in masks.joined else NODES
+        mask, owner = masks.joined[part].float(), masks.owner(part)
+        if part == EDGES:
+            mask, owner = mask[self.reached_flat], owner[self.reached_flat]
+        number = sums(torch.ones_like(mask), owner, len(masks))
+        return 1 - sums(mask, owner, len(masks)) / number.clamp(min=1)
 
-    def _curve(self, along: str, masks: list[list[Masks]], at: Sequence[float], intervention: str) -> Curve:
+    def _curve(self, along: str, masks: list[JoinedMasks], at: Sequence[float], intervention: str) -> Curve:
         if not len(at) or list(at) != sorted(at):
             raise InputError(f"A curve needs values in ascending order (got {list(at)}).")
         found = [self._fidelity(m, along, intervention) for m in masks]

@@ -11,18 +11,19 @@ from nseg.errors import InputError
 from nseg.graphs.batch import pack_graphs
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.metrics.evaluator import WorldEvaluator
+from nseg.metrics.masks import JoinedMasks
 from nseg.metrics.trust import SAMPLE, ask, sample_of
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import Outcome
 from nseg.model.strategy import PLAIN, UNTRACED, RunStrategy
-from nseg.search.parts import EDGES, Masks
+from nseg.search.parts import EDGES
 
 OUTPUT_ROLES = {"node": Role.NODE, "graph": Role.GRAPH, "edge": Role.PAIR}
 
 
 @torch.no_grad()
-def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> Tensor:
+def outputs_after_removal(evaluator: WorldEvaluator, masks: JoinedMasks) -> Tensor:
     """The model's output in the worlds of each mask, with edges deleted, [1 + A, B, ...]; masks must be hard.
 
     By the causal models of the search, where masks keep nothing out of their reach; else on wider subgraphs. Verified for
@@ -30,27 +31,21 @@ def outputs_after_removal(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> 
     """
     if not (evaluator.edges or evaluator.deletes_nodes):
         raise InputError("Only edges can be removed (got node masks only). Use intervention='mask'.")
-    edges = [one[EDGES].flatten() for one in masks if EDGES in one]
-    if edges and bool(((whole := torch.cat(edges)) > 0).logical_and_(whole < 1).any()):  # at once: there may be thousands
+    edges = masks.joined.get(EDGES)
+    if edges is not None and bool(((edges > 0) & (edges < 1)).any()):
         raise InputError("Masks must be hard to remove edges (got soft ones). Use masks='hard' or a threshold.")
     with borrow(evaluator.model):
-        hard = evaluator.default_masks
-        own = all(torch.equal(_joined(masks, name), _joined(hard, name)) for name in hard[0])
+        own = all(torch.equal(masks.joined[name], own) for name, own in evaluator.default_masks.joined.items())
         groups = evaluator.groups if _in_reach(evaluator, masks) else evaluator.wide_groups()
         return ask(evaluator, lambda group: group.output_after_removal(masks, evaluator.tied), own, groups)
 
 
-def _in_reach(evaluator: WorldEvaluator, masks: Sequence[Masks]) -> bool:
+def _in_reach(evaluator: WorldEvaluator, masks: JoinedMasks) -> bool:
     """Whether all edges that masks keep are those of the causal models, which hold what can reach an output."""
     if not evaluator.edges or evaluator.tied:
         return True
-    kept = int(_joined(masks, EDGES).count_nonzero())  # masks are hard
+    kept = int(masks.joined[EDGES].count_nonzero())  # masks are hard
     return kept == sum(int(group.pack(masks)[EDGES].count_nonzero()) for group in evaluator.groups)
-
-
-def _joined(masks: Sequence[Masks], name: str) -> Tensor:
-    """One part of all masks, one after the other: there may be thousands."""
-    return torch.cat([one[name].flatten() for one in masks])
 
 
 def outputs_of_graphs(model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], rows: Sequence[Tensor]) -> Tensor:

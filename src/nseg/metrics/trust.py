@@ -36,6 +36,9 @@ class Asking(Protocol):
     def group(self, numbers: Tensor, causal: CausalModel) -> EvaluatedGroup:
         """Some explanations on a causal model that has an instance for each."""
 
+    def reference_group(self, numbers: Tensor) -> EvaluatedGroup | None:
+        """Some explanations on a causal model without shortcuts that depend on the explanation; None if there is none."""
+
     def plain_groups(self) -> Iterator[EvaluatedGroup]:
         """The explanations one by one, each on the caller's whole graph, one world at a time."""
 
@@ -56,7 +59,7 @@ def is_right(evaluator: Asking, groups: Sequence[EvaluatedGroup], question: Ques
     """Whether groups answer as the references do, and as plain passes do for a sample and wherever in doubt."""
     found = evaluator.in_order([question(group) for group in groups], 1, groups)
     numbers = torch.arange(len(evaluator.explanations), device=found.device)
-    doubtful = numbers[~_agrees(evaluator, question, numbers, evaluator.source.reference(numbers), found)]
+    doubtful = numbers[~_agrees(evaluator, question, numbers, evaluator.reference_group(numbers), found)]
     size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(evaluator.source.members, 1)))
     chosen = torch.unique(torch.cat([sample_of(len(numbers), size).to(numbers.device), doubtful]))
     return _plainly_right(evaluator, question, chosen, found)
@@ -78,7 +81,7 @@ def ask(evaluator: Asking, question: Question, in_full: bool, groups: Sequence[E
         number = len(evaluator.explanations)
         some = torch.arange(number, device="cpu") if in_full else sample_of(number, SAMPLE)
         some = some.to(found.device)
-        good = _agrees(evaluator, question, some, evaluator.source.reference(some), found)
+        good = _agrees(evaluator, question, some, evaluator.reference_group(some), found)
         if _plainly_right(evaluator, question, some[~good], found):
             return found
     except Exception:  # a model may raise anything on graphs that it does not expect together; plain passes decide
@@ -86,13 +89,13 @@ def ask(evaluator: Asking, question: Question, in_full: bool, groups: Sequence[E
     return torch.cat([question(group) for group in evaluator.plain_groups()], 1)
 
 
-def _agrees(evaluator: Asking, question: Question, numbers: Tensor, reference: CausalModel | None, found: Tensor) -> Tensor:
-    """For which of some explanations a causal model gives what was found; for none if it raises, or if there is none."""
+def _agrees(evaluator: Asking, question: Question, numbers: Tensor, other: EvaluatedGroup | None, found: Tensor) -> Tensor:
+    """For which of some explanations another group gives what was found; for none if it raises, or if there is none."""
     none = torch.zeros_like(numbers, dtype=torch.bool)
-    if reference is None:
+    if other is None:
         return none
     try:
-        answer = question(evaluator.group(numbers, reference))
+        answer = question(other)
     except Exception:  # a model may raise anything on graphs that it does not expect; plain passes decide
         return none
     return evaluator.outcome.agree(answer, found[:, numbers])
@@ -100,5 +103,5 @@ def _agrees(evaluator: Asking, question: Question, numbers: Tensor, reference: C
 
 def _plainly_right(evaluator: Asking, question: Question, numbers: Tensor, found: Tensor) -> bool:
     """Whether plain passes give what was found, for each of some explanations."""
-    source = evaluator.source
-    return all(bool(_agrees(evaluator, question, n.view(1), source.plain(int(n)), found).all()) for n in numbers)
+    alone = ((n, evaluator.group(n, evaluator.source.plain(int(n)))) for n in numbers.view(-1, 1))
+    return all(bool(_agrees(evaluator, question, n, group, found).all()) for n, group in alone)

@@ -234,22 +234,25 @@ def node_pairs(graph: ExplainedGraph, selected: Tensor, orders: Tensor | None = 
         selected: mask of the edges to merge, [E].
         orders: bond order of each edge, [E]; None outside molecules.
     """
-    low, high = graph.edge_index[:, selected].sort(0).values
-    base = max(graph.num_nodes, 1)
-    key, pair_of_edge = torch.unique(low * base + high, return_inverse=True)
-    unknown = [None] * key.numel()
+    edges_of: dict[tuple[int, int], list[int]] = {}  # lists, because a report draws thousands of small graphs
+    for edge, (a, b) in enumerate(graph.edge_index[:, selected].T.tolist()):
+        edges_of.setdefault((a, b) if a <= b else (b, a), []).append(edge)
+    ends = sorted(edges_of)
 
-    def maximum(value: Tensor) -> Tensor:
-        start = torch.zeros(key.numel())
-        return start.scatter_reduce(0, pair_of_edge, value[selected].float(), "amax", include_self=False)
+    def maximum(value: Tensor | None, unknown: Any) -> list[Any]:
+        if value is None:
+            return [unknown] * len(ends)
+        every = value[selected].tolist()
+        return [max([every[edge] for edge in edges_of[pair]]) for pair in ends]
 
     soft, hard = soft_mask(graph.explanation, "edge_mask"), hard_mask(graph.explanation, "edge_mask")
+    truth = ground_truth(graph)
     return NodePairs(
-        torch.stack([key // base, key % base]),
-        unknown if soft is None else maximum(soft).tolist(),
-        unknown if hard is None else maximum(hard).bool().tolist(),
-        maximum(ground_truth(graph)[0]).bool().tolist(),
-        [1.0] * key.numel() if orders is None else maximum(orders).tolist(),
+        torch.tensor(ends, dtype=torch.long).view(-1, 2).T,
+        maximum(soft, None),
+        maximum(hard, None),
+        maximum(None if truth is None else truth[0], False),
+        maximum(orders, 1.0),
     )
 
 
@@ -268,10 +271,10 @@ def soft_mask(explanation: Explanation, name: str, rows: int = -1) -> Tensor | N
     return mask.mean(-1) if mask.dim() == 2 else mask
 
 
-def ground_truth(graph: ExplainedGraph) -> tuple[Tensor, Tensor]:
-    """Masks of the edges [E] and nodes [N] in the ground truth; all False if it is unknown."""
-    known = graph.whole_graph is not None and ("motif" in graph.whole_graph or "edge_truth" in graph.whole_graph)
-    truth = graph.dataset.truth(graph.output_id) if graph.dataset is not None and known else None
-    if truth is None:
-        return torch.zeros(graph.edge_id.numel(), dtype=torch.bool), torch.zeros(graph.num_nodes, dtype=torch.bool)
-    return truth.edge[graph.edge_id], truth.node[graph.node_id]
+def ground_truth(graph: ExplainedGraph) -> tuple[Tensor, Tensor] | None:
+    """Masks of the edges [E] and nodes [N] in the ground truth; None if it is unknown."""
+    if graph.dataset is None or graph.whole_graph is None:
+        return None
+    known = "motif" in graph.whole_graph or "edge_truth" in graph.whole_graph
+    truth = graph.dataset.truth(graph.output_id) if known else None
+    return None if truth is None else (truth.edge[graph.edge_id], truth.node[graph.node_id])

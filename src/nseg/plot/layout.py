@@ -17,6 +17,9 @@ from nseg.plot import chemistry
 MAX_SMALL_NODES = 60
 """Up to this size, all edges have the same length and distances are computed densely."""
 
+MAX_ORDERED_NODES = 20
+"""Up to this size, graphs that differ only in the numbers of their nodes are drawn alike, and placed once."""
+
 MAX_STRESS_NODES = 600
 """Up to this size, all graph distances are fitted (stress); larger graphs only fit the distances to some pivots."""
 
@@ -47,6 +50,12 @@ def positions(
         symbols: chemical element of each node, for molecules; RDKit then gives the positions, if it is installed.
         orders: bond order of each pair.
     """
+    if symbols is None and nodes <= MAX_ORDERED_NODES:  # a report holds thousands of them, and few that differ
+        order = _canonical_order(nodes, pairs)
+        rank = {node: position for position, node in enumerate(order)}
+        same = sorted(tuple(sorted((rank[a], rank[b]))) for a, b in pairs if a != b)
+        points = _positions(nodes, tuple(zip(*same, strict=True)) if same else ((), ()), (), None, ())
+        return [points[rank[node]] for node in range(nodes)]
     small = nodes <= MAX_SMALL_NODES  # needs no focus
     ends = tuple(zip(*pairs, strict=True)) if pairs else ((), ())
     return list(
@@ -78,6 +87,29 @@ def _positions(
     for members, corner in zip(components, corners, strict=True):
         points[members] += corner - points[members].min(0)
     return tuple((x, y) for x, y in _fill_unit_square(points).tolist())
+
+
+def _canonical_order(nodes: int, pairs: Sequence[Sequence[int]]) -> list[int]:
+    """An order of the nodes that follows from the graph alone, for trees and most other small graphs.
+
+    Nodes are told apart by what surrounds them (Weisfeiler and Leman); of nodes that look alike, one is set apart, which
+    tells others apart, and so on.
+    """
+    neighbours: list[list[int]] = [[] for _ in range(nodes)]
+    for a, b in pairs:
+        if a != b:
+            neighbours[a].append(b)
+            neighbours[b].append(a)
+    kind, kinds = [len(near) for near in neighbours], 0
+    while True:
+        seen = [(kind[n], *sorted(kind[m] for m in neighbours[n])) for n in range(nodes)]
+        rank = {one: number for number, one in enumerate(sorted(set(seen)))}
+        kind = [2 * rank[one] for one in seen]
+        if len(rank) == nodes:
+            return sorted(range(nodes), key=kind.__getitem__)
+        if len(rank) == kinds:  # nothing new: the first node of a kind that several share is set apart
+            kind[next(n for n in range(nodes) if kind.count(kind[n]) > 1)] += 1
+        kinds = len(rank)
 
 
 def _atom_positions(symbols: Sequence[str], pairs: Sequence[Sequence[int]], orders: Sequence[float]) -> Array | None:

@@ -58,7 +58,8 @@ def fill_names(names: Names, explanation: Explanation) -> Names:
     own: Names | None = explanation.get("names")
     if not isinstance(own, Names):
         return names
-    return replace(names, **{name: labels for name, labels in vars(own).items() if not getattr(names, name)})
+    missing = {name: labels for name, labels in vars(own).items() if labels and not getattr(names, name)}
+    return replace(names, **missing) if missing else names
 
 
 def node_labels(

@@ -300,7 +300,8 @@ def _place_nodes(
     soft, kind = facts.soft_mask(graph.explanation, "node_mask", graph.num_nodes), node_mask_type(graph.explanation)
     hard = None if kind is MaskType.common_attributes else hard_mask(graph.explanation, "node_mask")
     weight = [None] * graph.num_nodes if soft is None else soft.tolist()
-    ids, truth = graph.node_id.tolist(), facts.ground_truth(graph)[1].tolist()
+    ids, known = graph.node_id.tolist(), facts.ground_truth(graph)
+    truth = [False] * len(ids) if known is None else known[1].tolist()
     return [
         Node(
             id=ids[n],
@@ -332,6 +333,8 @@ def _limit(nodes: list[Node], edges: list[Edge], hidden: set[int], max_edges: in
 
     Nodes that lose all their edges to the limit are left out too, unless they are kept or explained.
     """
+    if not hidden and len(edges) <= max_edges:
+        return nodes, edges
     drawn = [edge for edge in edges if edge.source not in hidden and edge.end not in hidden]
     stay = [n for n in range(len(nodes)) if n not in hidden]
     hydrogens = Counter(n for e in edges for n, other in ((e.source, e.end), (e.end, e.source)) if other in hidden)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
@@ -16,12 +17,12 @@ from nseg.metrics.evaluator import MASK_NAMES
 from nseg.names import number_text
 from nseg.plot.scene import Scene
 from nseg.reports.json_values import JsonObject, rounded
-from nseg.reports.lines import LineIndex
+from nseg.reports.lines import Flags, LineIndex, Numbers, Weights
 from nseg.reports.method import Method
 from nseg.reports.ranking import ranking_thresholds, reachable_weights
 from nseg.search import formulas
 from nseg.search.parts import Masks
-from nseg.wording import bound_text, deletion_text, edge_unit, element_values, explanation_sentences, mask_cells
+from nseg.wording import PartSize, bound_text, deletion_text, element_values, explanation_sentences, kept_parts, mask_cells
 
 MAX_CELLS = 600
 """Maximum number of features of nodes that the page lists for one explanation; all of them count."""
@@ -40,35 +41,37 @@ class MaskEntries:
         kept: hard mask, [D, n].
     """
 
-    weight: Tensor
-    kept: Tensor
+    weight: Weights
+    kept: Flags
     thresholds: Sequence[float]
 
     @cached_property
-    def first_kept(self) -> Tensor:
+    def first_kept(self) -> Numbers:
         """Position of the first threshold that keeps each element, the number of thresholds for never, [D, n]."""
-        first = (self.weight.unsqueeze(-1) < torch.tensor(self.thresholds)).sum(-1)
-        return torch.where(self.weight < 0, len(self.thresholds), first)
+        first = (self.weight[..., None] < np.array(self.thresholds, dtype=np.float32)).sum(-1)
+        return np.where(self.weight < 0, len(self.thresholds), first)
 
     @property
     def is_symmetric(self) -> bool:
         """Whether both directions of all lines are equal."""
-        return torch.equal(self.weight[0], self.weight[1]) and torch.equal(self.kept[0], self.kept[1])
+        return bool((self.weight[0] == self.weight[1]).all() and (self.kept[0] == self.kept[1]).all())
 
     def sizes(self) -> list[int]:
         """Number of elements that each threshold keeps."""
         number = len(self.thresholds)
-        return torch.bincount(self.first_kept.flatten(), minlength=number).cumsum(0)[:number].tolist()
+        sizes: list[int] = np.bincount(self.first_kept.ravel(), minlength=number).cumsum()[:number].tolist()
+        return sizes
 
     @cached_property
-    def _thousandths(self) -> Tensor:
-        return torch.where(self.weight < 0, -1, (1000 * self.weight).round().long())
+    def thousandths(self) -> Numbers:
+        """Weights in thousandths, -1 where there is no element, [D, n]."""
+        return np.where(self.weight < 0, -1, np.rint(1000 * self.weight)).astype(np.int64)
 
-    def to_json(self, direction: int, selected: Tensor) -> JsonObject:
+    def to_json(self, direction: int, selected: Numbers) -> JsonObject:
         """Values of the selected elements in one direction."""
         return {
-            "weight": self._thousandths[direction, selected].tolist(),
-            "kept": self.kept[direction, selected].nonzero().flatten().tolist(),
+            "weight": self.thousandths[direction, selected].tolist(),
+            "kept": self.kept[direction, selected].nonzero()[0].tolist(),
             "stay": _digits(self.first_kept[direction, selected]),
         }
 
@@ -80,10 +83,12 @@ class MethodAnswer:
         method: the method.
         position: position of the explanation in the method's explanations.
         index: the lines of the output's drawing.
+        first: whether the drawing was made from this explanation.
     """
 
-    def __init__(self, method: Method, position: int, index: LineIndex) -> None:
+    def __init__(self, method: Method, position: int, index: LineIndex, first: bool) -> None:
         self.method, self.position, self.explanation = method, position, method.explanations[position]
+        self.first = first
         self.reached = reached = method.reached(position)
         self.ranking = None if method.rankings is None else method.rankings[position]
         if self.ranking is None:
@@ -97,9 +102,10 @@ class MethodAnswer:
         self.features = None
         if method.node_mask is MaskType.common_attributes:
             soft, hard, cells = self.explanation.node_mask, self.explanation.hard_node_mask, mask_cells(self.explanation)
-            self.features = self._entries(*(mask.view(cells.shape)[cells].unsqueeze(0) for mask in (soft, hard)))
+            soft, hard = (mask.detach().view(cells.shape)[cells].unsqueeze(0) for mask in (soft, hard))
+            self.features = self._entries(soft.numpy(), hard.bool().numpy())
 
-    def _entries(self, weight: Tensor, kept: Tensor) -> MaskEntries:
+    def _entries(self, weight: Weights, kept: Flags) -> MaskEntries:
         return MaskEntries(weight, kept, self.thresholds)
 
     def _line_entries(self, index: LineIndex, reached: Tensor) -> MaskEntries:
@@ -109,29 +115,29 @@ class MethodAnswer:
     def _edge_entries(self) -> MaskEntries:
         """Mask values of the edges as they are counted, also of those that are not drawn."""
         soft, hard = (element_values(self.explanation, self.explanation[name], self.reached) for name in EDGE_MASKS)
-        return self._entries(soft.unsqueeze(0), hard.unsqueeze(0) > 0)
+        return self._entries(soft.numpy()[None], hard.numpy()[None] > 0)
 
-    def _cell_entries(self, node_id: Tensor) -> MaskEntries:
+    def _cell_entries(self, node_id: Numbers) -> MaskEntries:
         """Mask values of each feature [F, n] of the drawn nodes, of which some may not be in the explanation's subgraph."""
-        own_id = self.explanation.node_id
-        row = torch.searchsorted(own_id, node_id).clamp(max=own_id.numel() - 1)
+        own_id, one = self.explanation.node_id.numpy(), self.explanation
+        row = np.minimum(own_id.searchsorted(node_id), len(own_id) - 1)
         present = own_id[row] == node_id
-        weight = torch.where(present & mask_cells(self.explanation)[row].T, self.explanation.node_mask[row].T, -1)
-        return self._entries(weight, present & self.explanation.hard_node_mask[row].T.bool())
+        weight = np.where(present & mask_cells(one).numpy()[row].T, one.node_mask.detach().numpy()[row].T, -1)
+        return self._entries(weight, present & one.hard_node_mask.bool().numpy()[row].T)
 
     @property
     def nodes(self) -> MaskEntries | None:
         """Largest mask value of each drawn node, and whether any of its features is kept."""
         if self.cells is None:
             return None
-        return self._entries(self.cells.weight.amax(0, keepdim=True), self.cells.kept.any(0, keepdim=True))
+        return self._entries(self.cells.weight.max(0)[None], self.cells.kept.max(0)[None])
 
     @property
     def per_feature(self) -> MaskEntries | None:
         """Mask values of single features: of nodes, or of all nodes."""
         return self.cells if self.method.node_mask is MaskType.attributes else self.features
 
-    def to_json(self, drawn: Tensor, scene: Scene) -> JsonObject:
+    def to_json(self, drawn: Numbers, scene: Scene) -> JsonObject:
         """The explanation as JSON.
 
         Args:
@@ -145,11 +151,12 @@ class MethodAnswer:
             backward = self.lines.to_json(1, drawn)
         counted = (self.edges, self.nodes, self.per_feature)
         class_name, molecule = scene.names.class_name(scene.target) or None, scene.molecule
+        parts = scene.size if self.first else kept_parts(self.explanation, self.reached, scene.level)
         return {
             **forward,
-            **self._sentences(scene),
+            **self._sentences(scene, parts),
             "back": backward,
-            "directed": self.method.edges and edge_unit(self.explanation, self.reached) == "directed edges",
+            "directed": any(part.unit == "directed edges" for part in parts),
             "size": [0 if m is None else int(m.kept.sum()) for m in counted],
             "of": [0 if m is None else self._total(m) for m in counted],
             "exact": bool(self.explanation.get("exact") or False),
@@ -162,38 +169,43 @@ class MethodAnswer:
 
     def _total(self, entries: MaskEntries) -> int:
         """Number of elements; types of nodes with fewer features than others have fewer."""
-        typed = self.explanation.names.types if "names" in self.explanation else None
-        return entries.kept.numel() if typed is None else int((entries.weight >= 0).sum())
+        typed = getattr(self.explanation.get("names"), "types", None)
+        return entries.kept.size if typed is None else int((entries.weight >= 0).sum())
 
-    def _sentences(self, scene: Scene) -> JsonObject:
-        """The answer in plain words, and its verdict."""
+    def _sentences(self, scene: Scene, parts: Sequence[PartSize]) -> JsonObject:
+        """The answer in plain words, and its verdict; ``parts`` are what it keeps."""
         event = self.method.event
         found = self.method.findings(self.position, scene.target if event is None else HAPPENS)
         names = scene.names if event is None else replace(scene.names, classes=event.sides)
         reason, proof = explanation_sentences(
-            self.explanation, found, names, reached=self.reached, level=scene.level, molecule=scene.molecule
+            self.explanation,
+            found,
+            names,
+            reached=self.reached,
+            level=scene.level,
+            molecule=scene.molecule,
+            parts=parts,
         )
         return {"verdict": found.verdict, "reason": reason, "proof": proof}
 
-    def _selected(self, entries: MaskEntries, drawn: Tensor) -> Tensor:
-        return drawn if entries is self.lines else torch.arange(entries.kept.size(1))
+    def _selected(self, entries: MaskEntries, drawn: Numbers) -> Numbers:
+        return drawn if entries is self.lines else np.arange(entries.kept.shape[1])
 
     def _cells_json(self, scene: Scene) -> JsonObject:
         """Features of nodes: how many are kept of each node, and the most important ones by node and number."""
         assert self.cells is not None
         stay = self.cells.first_kept
-        order = torch.argsort((self.cells.weight + 2.0 * self.cells.kept).flatten(), descending=True, stable=True)
-        listed = order[:MAX_CELLS].sort().values
-        feature, node = listed // stay.size(1), listed % stay.size(1)
-        weight = self.cells.weight.flatten()[listed]
+        order = np.argsort(-(self.cells.weight + 2.0 * self.cells.kept).ravel(), kind="stable")
+        listed = np.sort(order[:MAX_CELLS])
+        feature, node = listed // stay.shape[1], listed % stay.shape[1]
         return {
             "node": node.tolist(),
             "feature": feature.tolist(),
             "value": self._values(scene, node.tolist(), feature.tolist()),
             **self._typed_cells(scene, node.tolist(), feature.tolist()),
-            "weight": torch.where(weight < 0, -1, (1000 * weight).round().long()).tolist(),
-            "kept": self.cells.kept.flatten()[listed].nonzero().flatten().tolist(),
-            "stay": _digits(stay.flatten()[listed]),
+            "weight": self.cells.thousandths.ravel()[listed].tolist(),
+            "kept": self.cells.kept.ravel()[listed].nonzero()[0].tolist(),
+            "stay": _digits(stay.ravel()[listed]),
             "number": self.cells.kept.sum(0).tolist(),
             "number_at": [(stay <= stop).sum(0).tolist() for stop in range(len(self.thresholds))],
         }
@@ -252,6 +264,6 @@ def _worlds_json(p: list[float], label: list[int]) -> JsonObject:
     return {"p": list(map(rounded, p)), "label": label}
 
 
-def _digits(stops: Tensor) -> str:
+def _digits(stops: Numbers) -> str:
     """Numbers of stops, one character each, in base 36: a page holds many of them."""
     return "".join("0123456789abcdefghijklmnopqrstuvwxyz"[stop] for stop in stops.tolist())

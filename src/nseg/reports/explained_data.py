@@ -81,13 +81,13 @@ class ExplainedData:
             reached: mask of the edges that can reach the output, [E].
             predicted: predicted class of each node of the graph, if known; colours are then predicted classes.
         """
-        graph = explained_graph(explanation, self.data)
-        if self.names(explanation).types is not None:
+        graph, names = explained_graph(explanation, self.data), self.names(explanation)
+        if names.types is not None:
             predicted = None  # colours are types
         per_node = graph.level == "node" and (self.dataset is None or not self.dataset.node_names)
         return build_scene(
             graph,
-            self.names(explanation),
+            names,
             predicted if per_node else None,
             "predicted",
             reached=explanation.edge_id[reached],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from nseg.events import HAPPENS
@@ -15,7 +15,7 @@ from nseg.reports.answer import MethodAnswer
 from nseg.reports.changes import change_json
 from nseg.reports.explained_data import ExplainedData
 from nseg.reports.json_values import JsonObject, rounded
-from nseg.reports.lines import LineIndex
+from nseg.reports.lines import LineIndex, Numbers
 from nseg.reports.method import Method
 from nseg.wording import subject_name
 
@@ -61,7 +61,9 @@ class ExplainedInstance:
         self.edge_id = first.explanations[position].edge_id
         index = LineIndex(self.scene)
         self.answers = [
-            MethodAnswer(method, method.position_of[output_id], index) if output_id in method.position_of else None
+            MethodAnswer(method, method.position_of[output_id], index, method is first)
+            if output_id in method.position_of
+            else None
             for method in methods
         ]
 
@@ -81,15 +83,17 @@ class ExplainedInstance:
             "answers": [None if answer is None else answer.to_json(drawn, self.scene) for answer in self.answers],
         }
 
-    def _drawn_lines(self) -> Tensor:
+    def _drawn_lines(self) -> Numbers:
         """Numbers of the drawn lines: ground truth first, then lines that a method keeps, then the largest weights."""
         # Weights are at most 1, so that 10 and 5 put ground truth and kept lines first.
-        priority = torch.tensor([10.0 * edge.truth for edge in self.scene.edges])
+        if len(self.scene.edges) <= MAX_LINES:
+            return np.arange(len(self.scene.edges))
+        priority = np.array([10.0 * edge.truth for edge in self.scene.edges], dtype=np.float32)
         for answer in self.answers:
             if answer is not None and answer.lines is not None:
-                own = answer.lines.weight.amax(0) + 5.0 * answer.lines.kept.any(0)
-                priority = torch.maximum(priority, own)
-        return torch.argsort(priority, descending=True, stable=True)[:MAX_LINES].sort().values
+                own = answer.lines.weight.max(0) + 5.0 * answer.lines.kept.any(0)
+                priority = np.maximum(priority, own)
+        return np.sort(np.argsort(-priority, kind="stable")[:MAX_LINES])
 
     def _graph(self, edges: Sequence[Edge], texts: TextPool) -> JsonObject:
         nodes = self.scene.nodes
@@ -137,5 +141,5 @@ class ExplainedInstance:
 
 def _mistaken(nodes: Sequence[Node], truth: Tensor) -> list[tuple[int, int]]:
     """Position and true class of each node whose predicted class, its group, is another."""
-    true_class = truth[torch.tensor([n.id for n in nodes], dtype=torch.long)].tolist()
+    true_class = truth.numpy()[[n.id for n in nodes]].tolist()
     return [(at, true) for at, (node, true) in enumerate(zip(nodes, true_class, strict=True)) if node.group != true]

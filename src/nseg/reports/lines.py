@@ -1,19 +1,25 @@
 """Drawn lines of a graph, and which edges of an explanation belong to which line.
 
 A line joins two nodes (or a node with itself). It stands for all edges between them: *forward* from its source to its end,
-or *backward*. Direction 0 is forward, direction 1 is backward.
+or *backward*. Direction 0 is forward, direction 1 is backward. Arrays are of NumPy: a page has thousands of small ones, for
+which torch takes several times as long.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import torch
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.explain import Explanation
 
 from nseg.plot.scene import Scene
 from nseg.wording import is_undirected
+
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+Weights = NDArray[np.float32]
 
 MISSING = -1.0
 """Weight of a direction in which a line has no edge."""
@@ -27,13 +33,14 @@ class LineIndex:
     """
 
     def __init__(self, scene: Scene) -> None:
-        self.node_id = torch.tensor([node.id for node in scene.nodes])
-        ends = torch.tensor([(edge.source, edge.end) for edge in scene.edges], dtype=torch.long).view(-1, 2).T
-        self.source, end = self.node_id[ends]
+        self.node_id = np.array([node.id for node in scene.nodes], dtype=np.int64)
+        self.source = self.node_id[[edge.source for edge in scene.edges]]
+        end = self.node_id[[edge.end for edge in scene.edges]]
         self.is_loop = self.source == end
-        key, self._line_of_key = _pair_keys(self.source, end).sort()
+        key = _pair_keys(self.source, end)
+        self._line_of_key = key.argsort(kind="stable")
         # A sentinel, so that searchsorted always returns a valid position.
-        self._keys = torch.cat([key, torch.tensor([torch.iinfo(torch.long).max])])
+        self._keys = np.append(key[self._line_of_key], np.iinfo(np.int64).max)
 
     def locate(self, explanation: Explanation, reached: Tensor) -> EdgeLines:
         """The line and direction of each edge of an explanation.
@@ -42,19 +49,20 @@ class LineIndex:
             explanation: the explanation.
             reached: mask of its edges that can reach the output, [E].
         """
-        source, end = explanation.node_id[explanation.edge_index]
+        source, end = explanation.node_id.numpy()[explanation.edge_index.numpy()]
         key = _pair_keys(source, end)
-        position = torch.searchsorted(self._keys, key)
+        position = self._keys.searchsorted(key)
         on_line = self._keys[position] == key
         line = self._line_of_key[position[on_line]]
         backward = source[on_line] != self.source[line]
-        slot = line + self.is_loop.numel() * backward
-        return EdgeLines(on_line, slot, reached[on_line], self.is_loop, is_undirected(explanation))
+        slot = line + len(self.is_loop) * backward
+        return EdgeLines(on_line, slot, reached.numpy()[on_line], self.is_loop, is_undirected(explanation))
 
 
-def _pair_keys(a: Tensor, b: Tensor) -> Tensor:
+def _pair_keys(a: Numbers, b: Numbers) -> Numbers:
     """A key for each pair of node ids, independent of their order."""
-    return (torch.minimum(a, b) << 31) + torch.maximum(a, b)
+    keys: Numbers = (np.minimum(a, b) << 31) + np.maximum(a, b)
+    return keys
 
 
 class EdgeLines(NamedTuple):
@@ -68,26 +76,27 @@ class EdgeLines(NamedTuple):
         undirected: whether both directions of an edge are one.
     """
 
-    on_line: Tensor
-    slot: Tensor
-    reached: Tensor
-    is_loop: Tensor
+    on_line: Flags
+    slot: Numbers
+    reached: Flags
+    is_loop: Flags
     undirected: bool
 
-    def maximum(self, value: Tensor) -> Tensor:
+    def maximum(self, value: Tensor) -> Weights:
         """Maximum of a value over the edges of each line and direction, ``MISSING`` without an edge, [2, L].
 
         Args:
             value: one non-negative value for each edge, [E].
         """
-        value = value[self.on_line].float()
+        own = value.detach().numpy()[self.on_line].astype(np.float32)
 
-        def over(edges: Tensor) -> Tensor:
-            start = torch.full((2 * self.is_loop.numel(),), MISSING)
-            return start.scatter_reduce(0, self.slot[edges], value[edges], "amax").view(2, -1)
+        def over(edges: Flags) -> Weights:
+            found = np.full(2 * len(self.is_loop), MISSING, dtype=np.float32)
+            np.maximum.at(found, self.slot[edges], own[edges])
+            return found.reshape(2, -1)
 
         found = over(self.reached)
         if self.undirected:  # a direction without a reached edge is shown like the other direction: both are one edge
-            every = over(torch.ones_like(self.reached))
-            found = torch.where((found < 0) & (every == found.flip(0)), every, found)
-        return torch.where(self.is_loop, found[0], found)
+            every = over(np.ones_like(self.reached))
+            found = np.where((found < 0) & (every == found[::-1]), every, found)
+        return np.where(self.is_loop, found[0], found)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from nseg.metrics.fidelity import Evaluator
+from nseg.metrics.masks import JoinedMasks
 from nseg.search.parts import EDGES, Masks
 from nseg.wording import DEFAULT_THRESHOLD, ModelAnswer
 
@@ -38,7 +39,7 @@ class WorldOutcomes:
         return ModelAnswer(float(self.p[world, position]), int(self.label[world, position]))
 
 
-def evaluate_worlds(evaluator: Evaluator, masks: list[Masks]) -> WorldOutcomes:
+def evaluate_worlds(evaluator: Evaluator, masks: JoinedMasks) -> WorldOutcomes:
     """Run the model with only the mask of each explanation, and in each sub-event of its complement.
 
     Edges are masked or deleted as they were in the search.
@@ -107,14 +108,11 @@ def reachable_weights(masks: Masks, reached: Tensor) -> Tensor:
     return torch.cat([mask[reached] if name == EDGES else mask.flatten() for name, mask in masks.items()])
 
 
-def _keep_from(soft: list[Masks], thresholds: list[float]) -> list[Masks]:
+def _keep_from(soft: JoinedMasks, thresholds: list[float]) -> JoinedMasks:
     """Hard masks of the elements with a weight of at least the threshold of their explanation."""
-    kept = [Masks() for _ in soft]
-    for name in soft[0]:
-        sizes = [one[name].size(0) for one in soft]
-        weight = torch.cat([one[name] for one in soft])  # all at once: there may be thousands of small masks
-        level = weight.new_tensor(thresholds).repeat_interleave(torch.tensor(sizes).to(weight.device))
-        hard = (weight >= level.view(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
-        for one, part in zip(kept, torch.split(hard, sizes), strict=True):
-            one[name] = part
-    return kept
+
+    def kept(weight: Tensor, owner: Tensor) -> Tensor:
+        level = weight.new_tensor(thresholds)[owner]
+        return (weight >= level.view(-1, *[1] * (weight.dim() - 1))).to(weight.dtype)
+
+    return soft.map(kept)

@@ -172,7 +172,8 @@ def hard_mask(explanation: Explanation, name: str) -> Tensor | None:
     mask: Tensor | None = explanation.get(name) if given is None else given
     if mask is None:
         return None
-    hard = mask.detach().cpu().float().nan_to_num() > DEFAULT_THRESHOLD
+    mask = mask.detach().cpu()
+    hard = mask if mask.dtype is torch.bool else mask.float().nan_to_num() > DEFAULT_THRESHOLD
     return hard if name == "edge_mask" else hard.view(hard.size(0), -1)
 
 

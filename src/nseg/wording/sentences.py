@@ -88,6 +88,7 @@ def explanation_sentences(
     level: str | None = None,
     molecule: bool = False,
     listed: int = FEW,
+    parts: Sequence[PartSize] | None = None,
 ) -> tuple[str, str]:
     """The prediction with what it rests on, and whether that holds: one sentence and a short text.
 
@@ -99,11 +100,12 @@ def explanation_sentences(
         reached, level: as in :func:`elements`.
         molecule: whether nodes are atoms and edges are bonds.
         listed: how many edges, nodes or features are listed.
+        parts: how much is kept, if that was counted before.
     """
     one = flat_view(one)
     names = names_of(one) if names is None else names
     findings = findings_of(one) if findings is None else findings
-    parts = kept_parts(one, reached, level)
+    parts = kept_parts(one, reached, level) if parts is None else parts
     found = elements(one, names=names, reached=reached, level=level)
     kept = kept_words(parts, found, molecule, listed, kept_paths(one, MAX_PATHS, names))
     reason = reason_sentence(
