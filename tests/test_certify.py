@@ -21,7 +21,10 @@ from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, Planted,
 import nseg
 from nseg import Bernoulli, InputError, SettingsError, certify, explain_many
 from nseg.baselines.exhaustive import Exhaustive
+from nseg.metrics.certifier import Certifier
 from nseg.metrics.intervals import empirical_bernstein, hoeffding, mean_interval
+from nseg.metrics.sources import OneGraphSource
+from nseg.model.causal import CausalModel
 from nseg.search import formulas
 from nseg.search.complement import literal
 from nseg.search.enumeration import subset_probabilities
@@ -598,3 +601,36 @@ def test_certifying_leaves_model_and_random_state_alone() -> None:
     assert all(torch.equal(before[k], v) for k, v in model.state_dict().items())
     assert all(p.requires_grad and p.grad is None for p in model.parameters())
     assert all(not m._forward_hooks and not getattr(m, "_message_forward_hooks", {}) for m in model.modules())
+
+
+def test_a_certificate_that_the_model_does_not_confirm_is_made_again_without_shortcuts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Both what the law's worlds are like and the subset that a ceiling comes from are asked again."""
+    explain, data = explainer(seeded(NODE_MODELS["gcn"]), quick(steps=3)), graph()
+    found = explain_many(explain, data, range(3))
+    right = certify(explain, data, found, law="uniform", samples=20, exact=0)
+    climb, ask, plainly, one_by_one = Certifier._climb_ceiling, Certifier._evaluate, list[int](), OneGraphSource.plain
+
+    def plain(self: OneGraphSource, number: int) -> CausalModel:
+        plainly.append(number)
+        return one_by_one(self, number)
+
+    def too_high(self: Certifier) -> tuple[Tensor, Tensor]:
+        value, best = climb(self)
+        return value + 0.1 * self.causal.strategy.planned, best
+
+    def off(self: Certifier, kept: Tensor) -> tuple[Tensor, Tensor]:
+        p, complement = ask(self, kept)
+        return p + 0.01 * (len(kept) == 4 and self.causal.strategy.planned), complement
+
+    for name, wrong in (("_climb_ceiling", too_high), ("_evaluate", off)):
+        with monkeypatch.context() as patch:
+            patch.setattr(Certifier, name, wrong)
+            patch.setattr(OneGraphSource, "plain", plain)
+            again = certify(explain, data, found, law="uniform", samples=20, exact=0)
+        for one, other in zip(again, right, strict=True):
+            assert one.p_factual == pytest.approx(other.p_factual, abs=1e-5)
+            assert one.ceiling == pytest.approx(other.ceiling, abs=0.05)
+            assert one.p_complement_interval == pytest.approx(other.p_complement_interval, abs=0.3)
+    assert all(plainly.count(number) >= 2 for number in range(3)), "each was in doubt both times"

@@ -16,6 +16,7 @@ import nseg
 from nseg import NSEG, Counterfactual, Explainer, InputError, UnsupportedError, counterfactual
 from nseg.datasets import load
 from nseg.explain.change_search import FEW_CHANGES
+from nseg.explain.changed_graph import DeletedEdges
 from nseg.explain.smallest_change import find_smallest
 from nseg.models import pretrained
 
@@ -356,3 +357,20 @@ def test_other_data_is_refused_with_a_reason() -> None:
 
     with pytest.raises(UnsupportedError, match="edge_label_index"):
         counterfactual(make(Edges(), "edge"), random_graph(0), 0)
+
+
+def test_a_shortcut_that_errs_on_some_sets_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The centre of a star needs two edges less; fast runs that are wrong about pairs alone would have said three."""
+    leaves = 20
+    x = torch.tensor([0.0, 1.0, 1.0, 1.0] + [0.0] * (leaves - 3)).unsqueeze(1)
+    star = Data(x=x, edge_index=torch.stack([torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)]))
+    right = DeletedEdges.output
+
+    def wrong(self: DeletedEdges, on: Tensor) -> Tensor:
+        return right(self, on & (on.sum(1, keepdim=True) != 2))
+
+    monkeypatch.setattr(DeletedEdges, "output", wrong)
+    found = counterfactual(make(Votes()), star, 0)
+    assert found.changed
+    assert found.exact
+    assert found.size == 2

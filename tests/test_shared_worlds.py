@@ -10,11 +10,11 @@ from torch import Tensor
 from zoo import NODE_MODELS, explainer, graph, quick, seeded
 
 from nseg import explain_many, metrics
-from nseg.explain import verification
+from nseg.explain import reported, verification
+from nseg.explain.reported import ALTERNATIVE, EMPTY, PATH, SOFT
 from nseg.explain.shared_worlds import SharedMasks
 from nseg.explain.verification import LARGE, SAMPLE, choose_sample
 from nseg.metrics import sources, trust
-from nseg.model.traced_graph import TracedGraph
 from nseg.search.parts import EDGES, Masks
 
 
@@ -23,32 +23,34 @@ def test_masks_share_a_world_exactly_if_they_agree_where_they_overlap(monkeypatc
     seen: list[tuple[SharedMasks, Masks, Any]] = []
     make = SharedMasks.of.__func__  # type: ignore[attr-defined]
 
-    def watched(cls: type[SharedMasks], masks: Masks, instances: Any, *rest: Any) -> SharedMasks | None:
-        found: SharedMasks | None = make(cls, masks, instances, *rest)
-        if found is not None:
+    def watched(cls: type[SharedMasks], masks: Masks, instances: Any, whole: Any, tied: bool, most: int, which: Any) -> Any:
+        found: SharedMasks = make(cls, masks, instances, whole, tied, most, which)
+        if most:
             seen.append((found, masks, instances))
         return found
 
     monkeypatch.setattr(SharedMasks, "of", classmethod(watched))
+    monkeypatch.setattr(verification, "FEWEST_GROUPS", 1)
     explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick()), graph(), range(12))
     assert any(1 < one.number < 12 for one, *_ in seen), "some must share a world and some must not"
     for together, masks, instances in seen:
-        worlds = [together.of_group(n, torch.float32)[EDGES] for n in range(together.number)]
+        worlds = together.of_groups(0, together.number, torch.float32)[EDGES]
         own = together.group[instances.edge_owner]
-        placed = torch.stack(worlds)[own, instances.edge_id]
-        assert torch.equal(placed, masks[EDGES].float())
+        placed = worlds[own, instances.edge_id]
+        assert torch.equal(placed[own >= 0], masks[EDGES][own >= 0].float())
         for b in range(len(instances)):
-            mine = instances.edge_owner == b
-            for earlier in range(int(together.group[b])):  # it fits into no group before its own
+            mine, group = instances.edge_owner == b, int(together.group[b])
+            for earlier in range(together.number if group < 0 else group):  # it fits into no group before its own
                 theirs = (together.group == earlier)[instances.edge_owner]
                 common = torch.isin(instances.edge_id, instances.edge_id[mine]) & theirs
                 values = torch.zeros_like(worlds[0]).index_copy(0, instances.edge_id[mine], masks[EDGES][mine].float())
                 assert not torch.equal(values[instances.edge_id[common]], masks[EDGES][common].float())
 
 
-@pytest.mark.parametrize("wrong", [verification.SOFT, "mask", "remove", verification.EMPTY, verification.PATH])
-def test_one_wrong_number_of_one_instance_is_found(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    own, redone = verification._own_numbers, []
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("wrong", [SOFT, "mask", "remove", EMPTY, PATH, f"{ALTERNATIVE} 1"])
+def test_one_wrong_number_of_one_instance_is_found(wrong: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    own, redone = reported.own_numbers, []
 
     def off(answer: Any, kind: str) -> Tensor:
         found = own(answer, kind).clone()
@@ -57,9 +59,10 @@ def test_one_wrong_number_of_one_instance_is_found(wrong: str, monkeypatch: pyte
             redone.append(kind)
         return found
 
-    monkeypatch.setattr(verification, "_own_numbers", off)
+    monkeypatch.setattr(reported, "own_numbers", off)
+    monkeypatch.setattr(verification, "FEWEST_GROUPS", 1 if shared else 100)
     with pytest.warns(UserWarning, match="1 explanations were searched again"):
-        explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick(steps=3)), graph(), range(6))
+        explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick(steps=3, alternatives=2)), graph(), range(6))
     assert redone
 
 
@@ -75,43 +78,50 @@ def test_the_sample_is_of_the_whole_call_and_mostly_in_one_shard_where_passes_ar
 @pytest.mark.parametrize("large", [False, True])
 def test_the_sample_is_verified_alone_on_the_whole_graph(large: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a small graph, every output of the sample gets passes of its own; of a large one, one does, and others share."""
-    data, alone, sharing = graph(), set[int](), list[int]()
-    plain, shared = TracedGraph.plain_model, TracedGraph.shared_model
+    data, sizes, sharing = graph(), list[tuple[int, int]](), list[SharedMasks]()
+    model, run = seeded(NODE_MODELS["gcn"]), verification._Verification._hold_shared
+    hold = verification._Verification.sample_holds
 
-    def watched(self: TracedGraph, row: Tensor, target: Tensor) -> Any:
-        alone.update(row.tolist() if len(row) == 1 else [])
-        return plain(self, row, target)
+    def watched(self: Any, kind: str, together: SharedMasks, whole: Any) -> Tensor:
+        sharing.append(together)
+        handle = model.register_forward_pre_hook(lambda _, args: sizes.append((len(together.which), len(args[0]))))
+        found = run(self, kind, together, whole)
+        handle.remove()
+        return found
 
-    def watched_together(self: TracedGraph, row: Tensor, target: Tensor) -> Any:
-        sharing.append(len(row))
-        return shared(self, row, target)
+    def only_the_sample(self: Any, sampled: Tensor) -> Tensor:
+        monkeypatch.setattr(verification._Verification, "_hold_shared", watched)
+        return hold(self, sampled)
 
-    monkeypatch.setattr(TracedGraph, "plain_model", watched)
-    monkeypatch.setattr(TracedGraph, "shared_model", watched_together)
+    monkeypatch.setattr(verification._Verification, "sample_holds", only_the_sample)
     monkeypatch.setattr(verification, "SAMPLE", 3)
     monkeypatch.setattr(verification, "LARGE", 10 if large else LARGE)
-    explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick(steps=3)), data, range(12))
-    assert len(alone) == (1 if large else 3)
-    assert (3 in sharing) is large
+    explain_many(explainer(model, quick(steps=3)), data, range(12))
+    assert {nodes for _, nodes in sizes} == {data.num_nodes}, "the whole graph, one world per pass"
+    three = [one for one in sharing if len(one.which) == 3]
+    assert len(three) == 1
+    assert (three[0].number == 3) is not large, "alone, if the graph is not large"
+    assert sum(number == 3 for number, _ in sizes) == 2 * three[0].number
+    assert any(one.number == len(one.which) == 1 for one in sharing), "one is alone in any case, of a small graph in full"
 
 
 def test_all_sizes_of_all_paths_are_verified_once_an_answer_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """A size that was not drawn is wrong for one instance; another number is for another instance, and gives it away."""
-    own, path, redone = verification._own_numbers, None, set[int]()
+    own, path, redone = reported.own_numbers, None, set[int]()
 
     def off(answer: Any, kind: str) -> Tensor:
         nonlocal path
         found = own(answer, kind).clone()
         if len(answer.instances) == 12:  # as the shortcuts of this batch would have it
-            drawn = int(verification._size_number(answer, verification.PATH)[2])
-            path = f"{verification.PATH} {(drawn + 1) % 5}"
+            drawn = int(reported.size_number(answer, PATH)[2])
+            path = f"{PATH} {(drawn + 1) % 5}"
             found[:, 2] += 0.01 * (kind == path)
             found[:, 7] += 0.01 * (kind == "remove")
         elif len(answer.instances) == 2:
             redone.update(answer.instances.node_id[answer.instances.hops == 0].tolist())
         return found
 
-    monkeypatch.setattr(verification, "_own_numbers", off)
+    monkeypatch.setattr(reported, "own_numbers", off)
     with pytest.warns(UserWarning, match="2 explanations were searched again"):
         explain_many(explainer(seeded(NODE_MODELS["gcn"]), quick(steps=3)), graph(), range(12))
     assert redone == {2, 7}

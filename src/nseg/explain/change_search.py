@@ -13,6 +13,7 @@ from nseg.explain.change import Counterfactual, FeatureChange
 from nseg.explain.change_request import ChangeRequest
 from nseg.explain.changed_graph import ChangedGraph, DeletedEdges, Switches
 from nseg.explain.smallest_change import SmallestChange, find_smallest
+from nseg.explain.verification import LARGE, SAMPLE
 from nseg.graphs.batch import InstanceBatch, pack_graphs
 from nseg.graphs.inputs import EDGE_KIND, Role
 from nseg.graphs.subgraph import reverse_edges
@@ -117,10 +118,11 @@ class ChangeSearch:
         self.names.check_classes(classes)
         wanted = self.request.wanted(label, classes, self.names)
         for base in self._bases(label if wanted is None else wanted):
-            found = self._search(base, label, wanted)
+            found, tried = self._search(base, label, wanted)
             on = found.on if found.found else torch.ones_like(found.on)
             after = self.whole.output(on.unsqueeze(0))
-            if not found.found or bool(self._merit(after, label, wanted) > 0):
+            changed = not found.found or bool(self._merit(after, label, wanted) > 0)
+            if changed and (base is self.whole or self._holds(base, tried)):
                 break
         return self._result(found, before, after, label, wanted)
 
@@ -151,8 +153,19 @@ class ChangeSearch:
         ((_, causal),) = self.traced.causal_models(cuts)
         return DeletedEdges(causal, self.edge_change[causal.instances.edge_id], self.request.undirected)
 
-    def _search(self, base: ChangedGraph | DeletedEdges, label: int, wanted: int | None) -> SmallestChange:
+    def _holds(self, base: ChangedGraph | DeletedEdges, tried: Tensor) -> bool:
+        """Whether the whole graph, one world at a time, gives what was found for some sets that were tried, [K, n]."""
+        size = self.wide.num_nodes + self.wide.num_edges
+        some = tried[: max(2, min(SAMPLE, SAMPLE * LARGE // max(size, 1)))]
+        alone = [self.whole.output(on.unsqueeze(0)) for on in some]
+        return not alone or bool(self.outcome.agree(base.output(some), torch.cat(alone)).all())
+
+    def _search(self, base: ChangedGraph | DeletedEdges, label: int, wanted: int | None) -> tuple[SmallestChange, Tensor]:
+        """The smallest change, and a random sample of the sets that were tried, [K, n]."""
+        rng, tried = torch.Generator().manual_seed(0), list[Tensor]()
+
         def merit(on: Tensor) -> Tensor:
+            tried.append(on[torch.randperm(len(on), generator=rng, device="cpu")[:SAMPLE].to(on.device)])
             return self._merit(base.output(on), label, wanted)
 
         def guess() -> Tensor:
@@ -160,7 +173,9 @@ class ChangeSearch:
             return base.guess(self.number) * (1 if wanted is None else -1)
 
         estimate = guess if isinstance(base, DeletedEdges) else None
-        return find_smallest(merit, self.number, self.request.most, self.request.worlds, self.row.device, estimate)
+        found = find_smallest(merit, self.number, self.request.most, self.request.worlds, self.row.device, estimate)
+        every = torch.cat(tried) if tried else found.on[None][:0]
+        return found, every[torch.randperm(len(every), generator=rng, device="cpu").to(every.device)]
 
     def _merit(self, output: Tensor, label: int, wanted: int | None) -> Tensor:
         """How near outputs [K, ...] are to the wanted outcome, [K]; above 0 if they have it."""

@@ -9,229 +9,33 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
+from torch_geometric.explain.config import MaskType
 
 from nseg.errors import InputError, SettingsError
 from nseg.graphs.batch import InstanceBatch
 from nseg.metrics.certificate import Certificate
+from nseg.metrics.certifier import Certifier, Request
 from nseg.metrics.evaluator import MASK_NAMES, WorldEvaluator
-from nseg.metrics.intervals import mean_interval
 from nseg.model.borrow import borrow
-from nseg.model.causal import CausalModel
+from nseg.model.removal import KEPT
+from nseg.model.strategy import PLAIN
 from nseg.names import NamedData, Names, resolve_names
 from nseg.search.complement import Bernoulli, Law, literal
-from nseg.search.enumeration import complement_probabilities, enumerate_worlds
-from nseg.search.formulas import bounds
-from nseg.search.harden import RESTART_ROUNDS, restart_subsets
-from nseg.search.moves import climb_merit
+from nseg.search.harden import RESTART_ROUNDS
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
-from nseg.search.sampling import ComplementSampler
 from nseg.search.settings import MOST_ELEMENTS, BaseSettings
-from nseg.search.worlds import evaluate, outside_stays
 from nseg.wording import is_undirected, kept_parts
-
-ROUNDING = 1e-5
-"""How much likelier the class must be in a world than with the explanation to count as a violation of monotonicity."""
 
 LAWS: dict[str, Law] = {"literal": literal, "uniform": Bernoulli(0.5)}
 """Laws by name."""
-
-
-# --- certificates of a group of explanations ------------------------------------------------------------------------------
-
-
-class _Measurement(NamedTuple):
-    """What the worlds say about B explanations.
-
-    Args:
-        complement: probability of the class in the complement, and the ends of its interval, [3, B].
-        violations: share of the complement in which the class is likelier than with the explanation, [B].
-        exact: whether all worlds of the law were evaluated, [B].
-        ceilings: the best bounds of PNS, PN and PS, [3, B].
-    """
-
-    complement: Tensor
-    violations: Tensor
-    exact: Tensor
-    ceilings: Tensor
-
-
-@dataclass(frozen=True)
-class _Request:
-    """The arguments of :func:`certify`, checked.
-
-    Args:
-        law, name: the law and its name.
-        samples, confidence, exact, seed: as there.
-        settings: split and direction of the elements, what taking edges away means, and how the ceiling is climbed.
-    """
-
-    law: Law
-    name: str
-    samples: int
-    confidence: float
-    exact: int
-    seed: int
-    settings: BaseSettings
-
-    @property
-    def needed_samples(self) -> int:
-        """One sample is enough if the law has a single world."""
-        return 1 if self.deterministic else self.samples
-
-    @property
-    def deterministic(self) -> bool:
-        """Whether the law has one world only for each sub-event."""
-        return self.law is literal or (isinstance(self.law, Bernoulli) and self.law.q in (0, 1))
-
-    @property
-    def q(self) -> float | None:
-        """Probability of each element to be kept, if all worlds of the law can be enumerated."""
-        return self.law.q if isinstance(self.law, Bernoulli) and not self.deterministic else None
-
-
-@dataclass(frozen=True)
-class _Certifier:
-    """Certifies B explanations that share a causal model.
-
-    Args:
-        causal, parts: B instances and the parts of their masks.
-        kept: the explanations, [n].
-        request: what is asked for.
-    """
-
-    causal: CausalModel
-    parts: MaskParts
-    kept: Tensor
-    request: _Request
-
-    def certificates(self) -> list[Certificate]:
-        """One certificate per instance."""
-        parts, request = self.parts, self.request
-        p = self._evaluate(self.kept.unsqueeze(0))[0].squeeze(0)
-        found = self._measure(p)
-        value, high, low = (bounds(p, q) for q in found.complement)  # [3, B] each; bounds fall as the complement rises
-        size = torch.zeros_like(parts.count).index_add(0, parts.owner, self.kept.long())
-        value, high, low = (one * (size > 0) for one in (value, high, low))  # what keeps nothing shows nothing
-        return [
-            Certificate(
-                law=request.name,
-                target=self.causal.instances.target[b].item(),
-                p_factual=float(p[b]),
-                p_complement=float(found.complement[0, b]),
-                p_complement_interval=(float(found.complement[1, b]), float(found.complement[2, b])),
-                pns=float(value[0, b]),
-                pns_interval=(float(low[0, b]), float(high[0, b])),
-                pn=float(value[1, b]),
-                pn_interval=(float(low[1, b]), float(high[1, b])),
-                ps=float(value[2, b]),
-                ps_interval=(float(low[2, b]), float(high[2, b])),
-                exact=bool(found.exact[b]),
-                samples=0 if found.exact[b] else request.samples,
-                confidence=request.confidence,
-                violations=float(found.violations[b]),
-                monotone=bool(found.violations[b] == 0),
-                ceiling=float(found.ceilings[0, b]),
-                ceiling_pn=float(found.ceilings[1, b]),
-                ceiling_ps=float(found.ceilings[2, b]),
-                ceiling_exact=bool(parts.count[b] <= request.exact),
-                kept=int(size[b]),
-                elements=int(parts.count[b]),
-                unit=parts.unit,
-                intervention=request.settings.intervention if parts.deletable else "mask",
-                outcome=self.causal.outcome.event,
-            )
-            for b in range(len(self.causal.instances))
-        ]
-
-    def _select(self, which: Tensor) -> _Certifier:
-        if which.numel() == len(self.causal.instances):
-            return self
-        causal = self.causal.select(which)
-        kept = self.kept[torch.isin(self.parts.owner, which)]
-        return _Certifier(causal, self.parts.on(causal.instances), kept, self.request)
-
-    @property
-    def _removes(self) -> bool:
-        """Whether edges are deleted."""
-        return self.request.settings.intervention == "remove" and self.parts.deletable
-
-    @property
-    def _split(self) -> tuple[float, ...]:
-        """Probability of each sub-event of the complement."""
-        return self.parts.split(self.request.settings)
-
-    def _evaluate(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """Probabilities of the class in P subsets [P, n] and their literal complements, [P, B] each."""
-        masks, intervention = self.parts.unflatten(kept.to(self.causal.dtype)), self.request.settings.intervention
-        found = evaluate(self.causal, self.parts, masks, self._split, intervention)
-        return found.p_factual.double().clamp(0, 1), found.p_complement.double().clamp(0, 1)
-
-    def _measure(self, p_factual: Tensor) -> _Measurement:
-        """Enumerate the worlds of small instances; sample those of large ones and of laws that cannot be enumerated."""
-        request, most = self.request, -1 if self.parts.nodes_vanish and self._removes else self.request.exact
-        small = self.parts.count <= most
-        enumerated = small & (request.q is not None)
-        three = p_factual.expand(3, -1)
-        exact = enumerated | request.deterministic
-        found = _Measurement(three.clone(), torch.zeros_like(p_factual), exact, three.clone())
-        for which, members, table in enumerate_worlds(self.causal, self.parts, most, self._removes):
-            complement = table.p_complement(self._split).double().clamp(0, 1)
-            every = bounds(table.p.double().clamp(0, 1), complement)  # [3, 2^n, B]
-            every[:, 0] = 0  # what keeps nothing shows nothing
-            found.ceilings[:, which] = every.amax(1)
-            if request.q is not None:
-                worlds = table.p_around.double().clamp(0, 1)
-                p = complement_probabilities(table, self.kept[members], request.q, self._split)
-                found.complement[:, which] = (p * worlds).sum(0).clamp(0, 1)
-                found.violations[which] = (p * (worlds > p_factual[which] + ROUNDING)).sum(0)
-        sampled, large = (~enumerated).nonzero().flatten(), (~small).nonzero().flatten()
-        if sampled.numel():
-            found.complement[:, sampled], found.violations[sampled] = self._select(sampled)._sample(p_factual[sampled])
-        if large.numel():
-            found.ceilings[:, large] = self._select(large)._climb_ceiling()
-        return found
-
-    def _sample(self, p_factual: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean probability of the class in samples of the complement with its interval [3, B], and violations, [B].
-
-        A sample is one world of each sub-event, mixed by the split: independent numbers in [0, 1] whose expectation is the
-        probability in the complement, so one interval serves a joint complement too.
-        """
-        request, values, above = self.request, [], []
-        split = p_factual.new_tensor(self._split).view(-1, 1, 1)
-        for masks in ComplementSampler(self.parts, self.kept, request.law, request.seed).blocks(request.needed_samples):
-            worlds = masks.map(lambda mask: mask.flatten(0, 1).to(self.causal.dtype))
-            causal = self.causal.removing(self.parts.tied) if self._removes else self.causal
-            weights = self.parts.to_weights(worlds)
-            for name, stays in outside_stays(self.parts).items() if self._removes else ():
-                number = len(worlds.tensors[0]) // len(stays)
-                weights[name] = worlds.tensors[0].new_tensor(stays).repeat_interleave(number)
-            p = causal.do(weights).double().clamp(0, 1)
-            p = p.view(len(split), -1, len(p_factual))  # [A, s, B]
-            values.append((split * p).sum(0).clamp(0, 1))
-            above.append((split * (p > p_factual + ROUNDING)).sum(0))
-        value = torch.cat(values)
-        interval = value.expand(3, -1) if request.deterministic else torch.stack(mean_interval(value, request.confidence))
-        return interval, torch.cat(above).mean(0)
-
-    def _climb_ceiling(self) -> Tensor:
-        """The best bounds of several subsets and of what local moves make of them, [3, B]."""
-        settings, kept = self.request.settings, self.kept
-        starts = torch.cat([kept.unsqueeze(0), restart_subsets(self.parts)])  # a search that is stuck tries them too
-        ends = torch.stack([climb_merit(self.causal, self.parts, start, settings) for start in starts])
-        subsets = torch.cat([starts, ends])
-        return (bounds(*self._evaluate(subsets)) * (self.parts.size(self.parts.unflatten(subsets.double())) > 0)).amax(1)
-
-
-# --- the front door --------------------------------------------------------------------------------------------------------
 
 
 def certify(
@@ -308,7 +112,7 @@ def _smallest(certificates: Sequence[Certificate]) -> Certificate:
 
 
 def _certificates(
-    evaluator: WorldEvaluator, request: _Request, settings: Sequence[BaseSettings]
+    evaluator: WorldEvaluator, request: Request, settings: Sequence[BaseSettings]
 ) -> dict[int, list[Certificate]]:
     """The certificates of all explanations by their number: one, or one per intervention if both are asked for."""
     masks, kind = evaluator.masks("hard"), evaluator.explainer.node_mask_type if evaluator.nodes else None
@@ -322,13 +126,29 @@ def _certificates(
                 weights = packed if causal is group.causal else _select(packed, group.causal.instances, here)
                 parts = MaskParts.of(causal.instances, evaluator.edges, kind, own.undirected)
                 kept = parts.flatten(parts.from_weights(weights)) > 0.5
+                numbers = group.numbers[here.to(group.numbers.device)]
                 for one in ("mask", "remove") if own.intervention == "both" else (own.intervention,):
                     asked = replace(request, settings=replace(own, intervention=one))
-                    certificates = _Certifier(causal, parts, kept, asked).certificates()
-                    for number, certificate in zip(
-                        group.numbers[here.to(group.numbers.device)].tolist(), certificates, strict=True
-                    ):
+                    certificates = _verified(evaluator, Certifier(causal, parts, kept, asked), numbers, kind)
+                    for number, certificate in zip(numbers.tolist(), certificates, strict=True):
                         found[number].append(certificate)
+    return found
+
+
+def _verified(evaluator: WorldEvaluator, certifier: Certifier, numbers: Tensor, kind: MaskType | None) -> list[Certificate]:
+    """Certificates of some explanations; those that the model does not confirm without shortcuts are made without them."""
+    found, source = certifier.certificates(), evaluator.source
+    if certifier.causal.strategy == PLAIN:
+        return found
+    reference = source.reference(numbers)
+    doubtful = torch.ones_like(numbers, dtype=torch.bool) if reference is None else certifier.disagreements(reference)
+    for b in doubtful.nonzero().flatten().tolist():
+        plain, one = source.plain(int(numbers[b])), certifier.select(numbers.new_tensor([b]))
+        if bool(one.disagreements(plain)):
+            parts = MaskParts.of(plain.instances, evaluator.edges, kind, certifier.request.settings.undirected)
+            packed = evaluator.group(numbers[b : b + 1], plain).pack(evaluator.masks("hard"))
+            kept = parts.flatten(parts.from_weights(packed)) > KEPT
+            found[b] = Certifier(plain, parts, kept, certifier.request).certificates()[0]
     return found
 
 
@@ -373,7 +193,7 @@ def _settings_of(one: Explanation, intervention: str | None) -> BaseSettings:
     return settings if given.get("split") is None else replace(settings, split=tuple(given["split"]))
 
 
-def _check_request(law: Any, samples: Any, confidence: Any, exact: Any, seed: Any, settings: BaseSettings) -> _Request:
+def _check_request(law: Any, samples: Any, confidence: Any, exact: Any, seed: Any, settings: BaseSettings) -> Request:
     """The arguments of :func:`certify`, checked."""
 
     def is_integer(value: Any, least: float, most: float) -> bool:
@@ -396,4 +216,4 @@ def _check_request(law: Any, samples: Any, confidence: Any, exact: Any, seed: An
         name, rule = law, LAWS[law]
     else:
         name, rule = getattr(law, "__name__", repr(law)), law
-    return _Request(rule, name, int(samples), float(confidence), int(exact), int(seed), settings)
+    return Request(rule, name, int(samples), float(confidence), int(exact), int(seed), settings)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import torch
@@ -109,8 +110,8 @@ class CausalModel:
         Args:
             tied: whether an edge outside an instance is deleted with its reverse, if that is an edge of the instance.
         """
-        other = self._of(self.instances, self._runner)
-        other.make_remover, other._removers, other._tied = self.make_remover, self._removers, tied
+        other = copy(self)
+        other._tied = tied
         return other
 
     def guiding(self, removal: bool, tied: bool = False) -> CausalModel:

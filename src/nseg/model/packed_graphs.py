@@ -24,7 +24,7 @@ def pack_causal_model(
     row = [torch.zeros(1, dtype=torch.long, device=target.device)] * len(graphs)
     classes = [target[n : n + 1] for n in range(len(graphs))]
     causal = CausalModel(model, outcome, pack_graphs(graphs, Role.GRAPH, row, classes), strategy)
-    if strategy.batched:
+    if strategy.batched and strategy.planned:
         causal.make_remover = remover_of_graphs(model, outcome)
     return causal
 

@@ -225,9 +225,15 @@ class TracedGraph:
         """The causal model of one instance on the whole graph, with the plain strategy."""
         return self._causal_model(self._whole_graph(row, target), PLAIN)
 
-    def shared_model(self, row: Tensor, target: Tensor) -> CausalModel:
-        """The causal model of the whole graph with the plain strategy, which answers for each row by itself."""
-        causal = self.plain_model(row, target)
+    def shared_model(self, row: Tensor, target: Tensor, batched: bool) -> CausalModel:
+        """The causal model of the whole graph without shortcuts, which answers for each row by itself.
+
+        Args:
+            row, target: some rows, and the class of each.
+            batched: whether worlds may share a forward pass, if they do so in the search.
+        """
+        strategy = UNTRACED if batched and self.strategy.batched else PLAIN
+        causal = self._causal_model(self._whole_graph(row, target), strategy)
         causal.each_row = True
         return causal
 

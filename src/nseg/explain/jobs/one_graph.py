@@ -128,7 +128,7 @@ class OneGraphJob(ExplainJob):
         references = References(
             lambda which: graph.reference_model(cuts, which),
             lambda n: graph.plain_model(row[n : n + 1], cuts.target[n : n + 1]),
-            lambda which: graph.shared_model(row[which], cuts.target[which]),
+            lambda which, batched: graph.shared_model(row[which], cuts.target[which], batched),
         )
         models = graph.causal_models(cuts, strategy)
         wrong = self._answer_and_verify(_note_hops(models, hops), references, sample, found)
