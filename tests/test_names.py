@@ -17,6 +17,7 @@ from torch_geometric.nn import GCNConv, global_add_pool
 import nseg
 from nseg import NSEG, Explainer, InputError, LargeGraph, explain_many
 from nseg.datasets import load
+from nseg.explain.change import Counterfactual
 from nseg.names import LABELS, Names, from_run, resolve_names, to_run
 
 
@@ -223,3 +224,32 @@ def test_features_that_are_none_are_reported_as_such_not_by_their_names() -> Non
     empty = Data(x=torch.tensor(0.0), edge_index=torch.zeros(2, 0, dtype=torch.long))
     with pytest.raises(InputError, match="x must have at least one node"):
         explain_many(explainer(), empty, 0)
+
+
+def test_names_that_do_not_fit_are_said() -> None:
+    data = Data(x=torch.ones(3, 2), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    for own, said in (
+        ({"edge_names": {(0, 2): "pays"}}, "must name edges of the graph"),
+        ({"units": {"amount": "EUR"}}, "need those names"),
+        ({"node_names": lambda graph: 1 / 0}, "it raised ZeroDivisionError"),
+    ):
+        with pytest.raises(InputError, match=said):
+            resolve_names(data, **own).graph()
+    assert resolve_names(data, edge_names={(1, 0): "pays"}).graph().edge(0, 0, 1, undirected=True) == "pays (0 - 1)"
+
+
+def test_molecules_are_named_by_elements_everywhere() -> None:
+    """SMILES, or names that are elements, make atoms: N1 in lists and sentences, N in a picture, bonds instead of edges."""
+    pytest.importorskip("rdkit")
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    for own in ({"smiles": "CNO"}, {"node_names": ["C", "N", "O"]}):
+        names = resolve_names(Data(x=torch.ones(3, 2), edge_index=edges, **own)).graph()
+        assert names.molecule
+        assert (names.node_label(1), names.shown(1), names.edge(0, 0, 1, undirected=True)) == ("N1", "N", "C0 - N1")
+        one = Counterfactual(
+            0, "graph", True, 1, 0, 0.9, 0.1, 0.1, 0.9, (0,), ((0, 1),), undirected=True, size=1, names=names
+        )
+        assert one.sentence().startswith("Remove the bond C0 - N1 and")
+        assert one.subject() == "Molecule 0"
+        assert Names.from_plain(names.to_plain()) == names
+    assert not resolve_names(Data(x=torch.ones(4, 2), edge_index=edges, smiles="CNO")).graph().molecule

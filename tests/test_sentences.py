@@ -12,7 +12,7 @@ from torch_geometric.explain import Explanation
 from nseg import plot
 from nseg.names import Names
 from nseg.plot.atoms import MISSING_RDKIT
-from nseg.wording import Findings, ModelAnswer, distinct_names, explanation_sentences, findings_of
+from nseg.wording import Findings, ModelAnswer, explanation_sentences, findings_of
 
 NAMES = Names(nodes=("tx-0", "tx-1", "tx-2"), features=("amount", "new"), classes=("legit", "fraud"), units={0: "EUR"})
 
@@ -67,7 +67,8 @@ def test_sentences_say_what_the_model_says_in_each_world(
     assert proof in said
     because = "" if verdict == "unexplained" else ", because of 1 of 2 edges (tx-1 -> tx-0)"
     assert reason == f"The model says fraud for tx-0 (p 0.980){because}."
-    assert ('Try its features: node_mask_type="attributes".' in said) == (verdict == "unexplained")
+    hint = 'Try its features: node_mask_type="attributes", or --masks ex on the command line.'
+    assert (hint in said) == (verdict == "unexplained")
 
 
 def test_what_an_explanation_says_of_itself_comes_first() -> None:
@@ -84,10 +85,13 @@ def test_features_are_named_with_values_and_units_the_largest_weight_first() -> 
 
 
 def test_nodes_of_one_name_are_told_apart() -> None:
-    names = distinct_names(Names(nodes=("cow", "grass", "grass")), [0, 1, 2])
+    names = Names(nodes=("cow", "grass", "grass"))
     assert [names.node_label(n) for n in range(3)] == ["cow", "grass 1", "grass 2"]
-    atoms = distinct_names(Names(), [0, 1], ["N", "O"])
-    assert [atoms.node_label(n) for n in range(2)] == ["N0", "O1"]
+    for atoms in (Names(nodes=("N", "O")), Names(atoms=("N", "O"))):
+        assert [atoms.node_label(n) for n in range(2)] == ["N0", "O1"]
+        assert [atoms.shown(n) for n in range(2)] == ["N", "O"]
+        assert atoms.molecule
+    assert not Names(nodes={0: "N"}).molecule
 
 
 # --- molecules of one's own ------------------------------------------------------------------------------------------------

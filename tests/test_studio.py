@@ -128,8 +128,8 @@ def test_the_smallest_change_changes_the_class() -> None:
         asked.smallest_change(GraphEdits(), target=0)
     with pytest.raises(InputError, match="to must be a class of the model"):
         asked.smallest_change(GraphEdits(), target=5)
-    with pytest.raises(ModelError, match="there must be an edge"):
-        asked.smallest_change(edits, target=0)  # tries a graph without edges
+    back, words = asked.smallest_change(edits, target=0)  # what was removed can be put back
+    assert (back, words.split(" and ")[0]) == (GraphEdits(), f"Add the edge {' - '.join(map(str, *edits.removed))}")
     everything = GraphEdits(removed=frozenset(undirected_pairs(data)))
     with pytest.raises(ModelError, match="there must be an edge"):
         asked.predict(everything)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 from nseg.errors import InputError
 
 Labels = tuple[str, ...] | Mapping[Any, str]
@@ -79,6 +81,11 @@ def as_units(given: Any, features: Labels, width: int | None) -> Labels:
                 f"units must name features that exist (got {shorten(unknown[0])}). Known are {shorten(list(numbers))}."
             )
         given = {numbers.get(key, key) if isinstance(key, str) else key: unit for key, unit in given.items()}
+    if isinstance(given, Mapping) and not features and any(isinstance(key, str) and not key.isdigit() for key in given):
+        raise InputError(
+            f"units by the names of features need those names (got {shorten(dict(given))}, and no feature_names). Give "
+            "feature_names too, or the units by column."
+        )
     return as_labels(given, width, "units", "column of x")
 
 
@@ -142,3 +149,22 @@ def is_by_type(given: Any) -> bool:
         return False
     named = all((isinstance(key, str) and not key.isdigit()) or (isinstance(key, tuple) and len(key) == 3) for key in given)
     return named and is_nested(given)
+
+
+def names_by_function(function: Any, graph: Any, name: str) -> Any:
+    """What a function says of a graph."""
+    try:
+        return function(graph)
+    except Exception as error:
+        raise InputError(f"{name}, a function of the graph, must return names (it raised {error!r}).") from error
+
+
+def check_pairs(labels: Labels, edges: Any) -> Labels:
+    """Names of edges, checked to be of edges [2, E] of the graph where they are given by their ends."""
+    pairs = [key for key in labels if isinstance(key, tuple)] if isinstance(labels, Mapping) else []
+    if pairs and isinstance(edges, Tensor):
+        known = set(map(tuple, edges.T.tolist()))
+        wrong = [pair for pair in pairs if pair not in known and pair[::-1] not in known]
+        if wrong:
+            raise InputError(f"edge_names must name edges of the graph (got {wrong[0]}, which is none). Leave it out.")
+    return labels

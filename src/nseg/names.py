@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from nseg.errors import InputError
@@ -18,18 +20,21 @@ from nseg.labels import (
     as_labels,
     as_units,
     check_numbers,
+    check_pairs,
     get_label,
     is_by_type,
     is_nested,
     labels_from_plain,
     labels_to_plain,
+    names_by_function,
     shorten,
 )
+from nseg.molecules import ELEMENTS, are_atoms, atoms_of
 
 ARGUMENTS = ("node_names", "feature_names", "class_names", "edge_names", "units")
 """Arguments that give names, and attributes of data objects that do."""
 
-LABELS = ("nodes", "features", "classes", "edges", "units")
+LABELS = ("nodes", "features", "classes", "edges", "units", "atoms")
 """Attributes of :class:`Names` that hold names."""
 
 OF_A_GRAPH = ("node_names", "edge_names")  # may differ between graphs
@@ -48,6 +53,7 @@ class Names:
         by_type: of a heterogeneous graph, names of each node type (nodes, features, units) and of each edge type (edges), in
             the numbers of the type.
         types: which numbers belong to which type, if nodes and edges of all types are numbered through.
+        atoms: chemical elements of the nodes of a molecule, which has SMILES.
 
     >>> names = Names(nodes=("tx-1", "tx-2"), features=("amount", "new"), classes=("legit", "fraud"), units={0: "EUR"})
     >>> names.node(1), names.node(7), names.class_name(1), names.edge(0, 0, 1), names.value(0, 12.5), names.value(1, 1.0)
@@ -61,23 +67,44 @@ class Names:
     units: Labels = ()
     by_type: Mapping[TypeKey, Names] = field(default_factory=dict)
     types: GraphTypes | None = None
+    atoms: Labels = ()
 
     def __bool__(self) -> bool:
         """Whether anything has a name."""
-        return any((self.nodes, self.features, self.classes, self.edges, self.units, self.by_type))
+        return any((self.nodes, self.features, self.classes, self.edges, self.units, self.by_type, self.atoms))
 
     @property
     def has_nodes(self) -> bool:
         """Whether nodes are called something else than their number."""
-        return bool(self.nodes) or self.types is not None
+        return bool(self.nodes or self.atoms) or self.types is not None
+
+    @cached_property
+    def molecule(self) -> bool:
+        """Whether nodes are atoms, because there are SMILES or because chemical elements are their names."""
+        return bool(self.atoms) or (not isinstance(self.nodes, Mapping) and are_atoms(self.nodes))
+
+    @cached_property
+    def _times(self) -> Counter[str]:
+        return Counter(self.nodes.values() if isinstance(self.nodes, Mapping) else self.nodes)
+
+    def _own_label(self, number: int) -> str:
+        """A name of its own: ``"grass 3"`` where two are called grass, ``"N7"`` for an atom; ``""`` if there is none."""
+        given, atom = get_label(self.nodes, number), get_label(self.atoms, number)
+        if not given or given == atom or (given in ELEMENTS and self.molecule):
+            return f"{given or atom}{number}" if given or atom else self._typed_label(number)
+        return given if self._times[given] == 1 else f"{given} {number}"
 
     def node_label(self, number: int) -> str:
-        """Name of a node for lists and labels, such as ``"tx-1"``; its number, and type, if it has none."""
-        return get_label(self.nodes, number) or self._typed_label(number) or str(number)
+        """Name of a node for lists and texts, such as ``"tx-1"`` or ``"N7"``; its number, and type, if it has none."""
+        return self._own_label(number) or str(number)
 
     def node(self, number: int) -> str:
         """Name of a node in a sentence, ``"node 7"`` if it has none."""
-        return get_label(self.nodes, number) or self._typed_label(number) or f"node {number}"
+        return self._own_label(number) or f"node {number}"
+
+    def shown(self, number: int) -> str:
+        """What is written at a node of a picture, which other nodes may be called too: ``"N"`` for an atom."""
+        return get_label(self.nodes, number) or get_label(self.atoms, number) or self._typed_label(number) or str(number)
 
     def _typed_label(self, number: int) -> str:
         if self.types is None:
@@ -195,12 +222,14 @@ class NamedData:
         nodes, edges, width = (_size(graph, name) for name in ("num_nodes", "num_edges", "num_features"))
         chosen = {name: self._choose(name, graph, number) for name in ARGUMENTS}
         features = as_labels(chosen["feature_names"], width, "feature_names", "column of x")
+        named = as_labels(chosen["edge_names"], edges, "edge_names", _of_graph("edge", number, self.several), pairs=True)
         return Names(
             nodes=as_labels(chosen["node_names"], nodes, "node_names", _of_graph("node", number, self.several)),
             features=features,
             classes=as_labels(chosen["class_names"], None, "class_names", "class"),
-            edges=as_labels(chosen["edge_names"], edges, "edge_names", _of_graph("edge", number, self.several), pairs=True),
+            edges=check_pairs(named, getattr(graph, "edge_index", None)),
             units=as_units(chosen["units"], features, width),
+            atoms=() if graph is None else atoms_of(graph),
         )
 
     def _resolve_types(self, graph: Any, number: int) -> Names:
@@ -216,9 +245,9 @@ class NamedData:
             given = _attribute(graph, name)
             if given is None and self.several and name not in OF_A_GRAPH:
                 given = _attribute(self.data, name)
-            return given(graph) if callable(given) else given
+            return names_by_function(given, graph, name) if callable(given) else given
         if callable(given):
-            return given(graph)
+            return names_by_function(given, graph, name)
         if not self.several or name not in OF_A_GRAPH or not is_nested(given) or is_by_type(given):
             return given
         if isinstance(given, Mapping):

@@ -80,7 +80,8 @@ class Counterfactual:
         """What the prediction is about: ``"tx-11"``, ``"Node 11"``, ``"Pair 3"`` or ``"Graph 3"``."""
         if self.level == "node":
             return self.names.node(self._node) if self.names.has_nodes else f"Node {self.output_id}"
-        return f"{'Pair' if self.level == 'edge' else 'Graph'} {self.output_id}"
+        kind = "Pair" if self.level == "edge" else "Molecule" if self.names.molecule else "Graph"
+        return f"{kind} {self.output_id}"
 
     @property
     def _node(self) -> int:
@@ -107,12 +108,13 @@ class Counterfactual:
         """The change and its effect in one sentence, and how sure it is that no smaller one exists in a second."""
         return f"{self.sentence()} {self.certainty()}"
 
-    def sentence(self, molecule: bool = False) -> str:
-        """The change and its effect in one sentence; of a molecule, edges are bonds.
+    def sentence(self, molecule: bool | None = None) -> str:
+        """The change and its effect in one sentence; of a molecule (as the names say if None), edges are bonds.
 
         >>> Counterfactual(11, "node", True, 1, 0, 0.75, 0.003, 0.25, 0.997, (7,), ((2716, 11),), size=1).sentence()
         'Remove the edge 2716 -> 11 and the model says class 0 (p of class 1: 0.750 -> 0.003).'
         """
+        molecule = self.names.molecule if molecule is None else molecule
         before, after = (self.names.class_name(one) for one in (self.before, self.after))
         p = f"p of {before}: {probability_text(self.p_before)} -> {probability_text(self.p_after)}"
         if self.changed:

@@ -150,15 +150,10 @@ class GraphQuestions:
         own = {name: value for name, value in inputs.kwargs.items() if name != "batch"}
         graph = Data(x=inputs.x, edge_index=inputs.edge_index, **own)
         nodes = None
-        if self.names.nodes or self.large is not None:
-            nodes = [self.node_label(number) for number in part.node.tolist()]
+        if self.names.has_nodes or self.large is not None:
+            nodes = [self.names.node(number) for number in part.node.tolist()]
         names = {"feature_names": self.names.features, "class_names": self.names.classes, "units": self.names.units}
         return part, graph, row, {"node_names": nodes, **{key: value or None for key, value in names.items()}}
-
-    def node_label(self, number: int) -> str:
-        """Name of a node with its number, because several nodes may have one name: all carbons are called C."""
-        name = self.names.node_label(number)
-        return f"{name} {number}" if self.names.nodes and name != str(number) else self.names.node(number)
 
     def explain(self, edits: GraphEdits, work: Work | None = None) -> Explanation:
         """The explanation of the changed graph's prediction; ``node_id`` are the caller's numbers.
@@ -173,18 +168,15 @@ class GraphQuestions:
         with borrow(self.model), watch(self.model, work.ask):
             (found,) = explain_many(self.explainer, given, [row], progress=work.advance, **names)
         found.node_id, found.output_id = part.node[found.node_id.cpu()], self.number
-        found.names = self.names_by_number(found.node_id)
+        found.names = self.names
         return found
-
-    def names_by_number(self, nodes: Tensor) -> Names:
-        """The names of the graph, with the number of each node in its name."""
-        labels = {n: self.node_label(n) for n in nodes.tolist()} if self.names.nodes else {}
-        return replace(self.names, nodes=labels)
 
     def smallest_change(
         self, edits: GraphEdits, target: int | None = None, features: bool = False, work: Work | None = None
     ) -> tuple[GraphEdits | None, str]:
         """The smallest further change after which the model says another class, and a sentence on it.
+
+        Edges may be removed, and those that were removed before put back.
 
         Args:
             edits: changes that were made already.
@@ -198,6 +190,7 @@ class GraphQuestions:
         work = work or Work()
         part, graph, row, names = self._as_data(edits)
         columns = range(graph.x.size(1)) if features and graph.x.dim() == 2 else ()
+        inside = edits.renumbered(part.position).removed
         allowed: dict[int | str, float | Sequence[float]] = {n: 0.0 for n in columns if bool((graph.x[:, n] != 0).any())}
         with borrow(self.model), watch(self.model, work.ask), wrap_model_errors():
             found = counterfactual(
@@ -205,6 +198,7 @@ class GraphQuestions:
                 graph,
                 row,
                 to=target,
+                additions=self._gone(part, inside) if inside else None,
                 features=allowed or None,
                 undirected=True,
                 most=MOST_CHANGES,
@@ -214,10 +208,25 @@ class GraphQuestions:
         if not found.changed:
             return None, found.words()
         number = part.node.tolist()
-        gone = frozenset((min(pair), max(pair)) for a, b in found.removed for pair in [(number[a], number[b])])
-        removed = edits.removed | (gone - edits.added)
+        gone, back = (
+            frozenset((min(pair), max(pair)) for a, b in pairs for pair in [(number[a], number[b])])
+            for pairs in (found.removed, found.added)
+        )
+        removed = (edits.removed - back) | (gone - edits.added)
         values = dict(edits.values) | {(number[one.node], one.feature): one.after for one in found.features}
         return replace(edits, removed=removed, added=edits.added - gone, values=values), found.words()
+
+    def _gone(self, part: GraphPart, removed: frozenset[tuple[int, int]]) -> Data:
+        """Edges of the graph that were removed, in both directions, with the model's arguments of each."""
+        inputs = self.inputs if part is self.part else self._inputs_of(part)
+        pairs = inputs.edge_index.sort(0).values.T.tolist()
+        chosen = torch.tensor([tuple(pair) in removed for pair in pairs], device=inputs.edge_index.device)
+        own = {
+            name: value[chosen]
+            for name, value in inputs.kwargs.items()
+            if name.startswith("edge") and torch.is_tensor(value)
+        }
+        return Data(edge_index=inputs.edge_index[:, chosen], **own)
 
     @property
     def num_features(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.explain import Explainer
+from torch_geometric.explain import Explainer, Explanation
 
 from nseg.datasets import Benchmark
 from nseg.errors import InputError, ModelError, UnsupportedError
@@ -18,6 +18,8 @@ from nseg.live.edits import GraphEdits
 from nseg.live.neighbourhood import MOST_EDGES, Neighbourhoods
 from nseg.live.questions import GraphQuestions
 from nseg.names import NamedData, resolve_names
+from nseg.plot.atoms import find_atoms
+from nseg.plot.explained_graph import ExplainedGraph
 from nseg.plot.layout import positions
 
 MAX_NODES = 150
@@ -35,6 +37,7 @@ class StudioSubject:
         explainer: the model, and how it is explained.
         data: one graph, or several graphs.
         names: names of nodes, features and classes.
+        dataset: where the data are from, if it is a dataset of this package.
         large: cuts parts out of a large graph; None for graphs that the model is asked about as a whole.
     """
 
@@ -42,7 +45,11 @@ class StudioSubject:
     data: Any
     names: NamedData
     large: Neighbourhoods | None = None
+    dataset: Benchmark | None = None
     _ready: dict[int, GraphQuestions] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.names.graph(0)  # names that do not fit are said at once
 
     @classmethod
     def of(cls, explainer: Explainer, data: Any, **names: Any) -> StudioSubject:
@@ -53,7 +60,7 @@ class StudioSubject:
             if isinstance(data.graphs[0], HeteroData):
                 raise _no_types()
             graphs: Any = data.graphs[0] if data.level == "node" else data.graphs
-            return cls(explainer, graphs, data.names(**names), _large(explainer, graphs))
+            return cls(explainer, graphs, data.names(**names), _large(explainer, graphs), data)
         first = data[0] if isinstance(data, list | tuple) and data else data
         if isinstance(first, HeteroData):
             raise _no_types()
@@ -96,17 +103,23 @@ class StudioSubject:
         ends = torch.unique(asked.part.data.edge_index.cpu().sort(0).values, dim=1)
         pairs = [(a, b) for a, b in asked.part.node[ends].T.tolist() if a in place and b in place and a != b]
         focus = [place[asked.output]] if self.one_graph else []
-        points = positions(len(shown), [(place[a], place[b]) for a, b in pairs], focus=focus)
+        atoms, orders = self._atoms(output, shown, pairs)
+        points = positions(
+            len(shown), [(place[a], place[b]) for a, b in pairs], focus=focus, symbols=atoms or None, orders=orders
+        )
         says = asked.predict(GraphEdits())
         return {
             "output": output,
             "outputs": self.number,
-            "subject": names.node(output) if self.one_graph else f"graph {output}",
+            "subject": names.node(output) if self.one_graph else f"{'molecule' if atoms else 'graph'} {output}",
             "target": asked.output if focus else None,
             "nodes": [
-                [n, round(x, 4), round(1 - y, 4), names.node_label(n)] for n, (x, y) in zip(shown, points, strict=True)
+                [n, round(x, 4), round(1 - y, 4), names.node_label(n), names.shown(n)]
+                for n, (x, y) in zip(shown, points, strict=True)
             ],
             "edges": pairs,
+            "orders": orders,
+            "molecule": bool(atoms),
             "hidden_nodes": asked.num_nodes - len(shown),
             "hidden_edges": int((ends[0] != ends[1]).sum()) - len(pairs),
             "cut": None if self.large is None else [asked.inputs.num_nodes, asked.inputs.num_edges, asked.part.left_out],
@@ -117,6 +130,20 @@ class StudioSubject:
             "predicted": says.predicted,
             "probabilities": list(says.probabilities),
         }
+
+    def _atoms(self, output: int, shown: Sequence[int], pairs: Sequence[tuple[int, int]]) -> tuple[list[str], list[float]]:
+        """Chemical elements of the nodes and orders of the bonds; nothing if the graph is no molecule."""
+        graph = None if self.one_graph else self.data[output]
+        if graph is None:
+            return [], []
+        everything = torch.arange(graph.num_edges), torch.arange(graph.num_nodes)
+        own = ExplainedGraph(Explanation(), self.dataset, graph, graph.edge_index.cpu(), *everything, output, "graph")
+        atoms, _ = find_atoms(own, self.names.graph(output))
+        if atoms is None:
+            return [], []
+        ends = graph.edge_index.sort(0).values.T.tolist()
+        order_of = {tuple(pair): order for pair, order in zip(ends, atoms.orders.tolist(), strict=True)}
+        return [atoms.symbols[n] for n in shown], [order_of[pair] for pair in pairs]
 
     def _true_class(self, output: int) -> int | None:
         """The true class of an output, if the data know it."""

@@ -45,6 +45,7 @@ class Certificate:
         class_name: name of the explained class, if it has one.
         intervention: whether messages over edges that are left out were masked or these edges deleted.
         outcome: the explained event, if it is not simply the class.
+        molecule: whether the graph is a molecule.
     """
 
     law: str
@@ -74,15 +75,17 @@ class Certificate:
     class_name: str | None = None
     intervention: str = "mask"
     outcome: Event | None = None
+    molecule: bool = False
 
-    def words(self, class_name: str | None = None, molecule: bool = False) -> str:
+    def words(self, class_name: str | None = None, molecule: bool | None = None) -> str:
         """The certificate in plain words.
 
         Args:
             class_name: name of the class; by default the certificate's own.
-            molecule: whether edges are bonds and nodes are atoms.
+            molecule: whether edges are bonds and nodes are atoms; by default as the names say.
         """
         name = self.class_name if class_name is None else class_name
+        molecule = self.molecule if molecule is None else molecule
         sentences = [self._explanation(self._statement(name), molecule), self._complement(), self._bounds()]
         return " ".join([*sentences, self._monotonicity(), self._ceiling()])
 
@@ -109,7 +112,7 @@ class Certificate:
 
     def _explanation(self, statement: str, molecule: bool) -> str:
         what = share_words(self.size, molecule) or f"{self.kept} of {self.elements} {self.unit}"
-        how = " and all other edges deleted" if self.intervention == "remove" else ""
+        how = f" and all other {'bonds' if molecule else 'edges'} deleted" if self.intervention == "remove" else ""
         return f"With only {what}{how}, {statement} with p = {probability_text(self.p_factual)}."
 
     def _complement(self) -> str:

@@ -92,16 +92,17 @@ def certify(
         found = _certificates(evaluator, request, settings)
     sizes = [kept_parts(*pair) for pair in zip(evaluator.explanations, evaluator.reached, strict=True)]
     given = resolve_names(evaluator.data, class_names=class_names)
+    given.graph(evaluator.explanations[0].output_id).check_classes(evaluator.outcome.num_classes(evaluator.output))
     chosen = [_smallest(found[number]) for number in range(len(sizes))]
-    names = [_class_name(given, *pair) for pair in zip(evaluator.explanations, (c.target for c in chosen), strict=True)]
-    return [replace(one, size=size, class_name=name) for one, size, name in zip(chosen, sizes, names, strict=True)]
+    names = [_names(given, *pair) for pair in zip(evaluator.explanations, (c.target for c in chosen), strict=True)]
+    return [replace(one, size=size, **named) for one, size, named in zip(chosen, sizes, names, strict=True)]
 
 
-def _class_name(given: NamedData, one: Explanation, target: float) -> str | None:
-    """Name of the certified class: given, else on the explanation, else on the data; None if it has none."""
-    own: Names | None = one.get("names")
-    names = own if own is not None and "class_names" not in given.given else given.graph(int(one.output_id))
-    return names.class_name(target) if names.classes and isinstance(target, int) else None
+def _names(given: NamedData, one: Explanation, target: float) -> dict[str, Any]:
+    """Name of the certified class: given, else on the explanation, else on the data; whether the graph is a molecule."""
+    names: Names = ("class_names" not in given.given and one.get("names")) or given.graph(int(one.output_id))
+    known = names.classes and isinstance(target, int)
+    return {"class_name": names.class_name(int(target)) if known else None, "molecule": names.molecule}
 
 
 def _smallest(certificates: Sequence[Certificate]) -> Certificate:

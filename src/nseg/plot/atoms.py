@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from nseg.molecules import ATOM_NAME, Molecule, are_atoms, given_molecule, read_molecule
 from nseg.names import Names
 from nseg.plot.explained_graph import ExplainedGraph
-
-ELEMENTS = frozenset(
-    re.findall(
-        "[A-Z][a-z]?",
-        "HHeLiBeBCNOFNeNaMgAlSiPSClArKCaScTiVCrMnFeCoNiCuZnGaGeAsSeBrKrRbSrYZrNbMoTcRuRhPdAgCdInSnSbTeIXe"
-        "CsBaLaCePrNdPmSmEuGdTbDyHoErTmYbLuHfTaWReOsIrPtAuHgTlPbBiPoAtRnFrRaAcThPaU",
-    )
-)
-"""Symbols of the chemical elements."""
-
-ATOM_NAME = re.compile(r"([A-Z][a-z]?)(\d*)(\+\d?|-\d?)?")
-"""An atom's name: element, number and charge, such as ``"C"``, ``"C12"``, ``"N+"`` or ``"O1-"``."""
 
 MISSING_RDKIT = 'To see this as a molecule, install RDKit: pip install "nseg[plot]".'
 
@@ -44,15 +31,6 @@ class Atoms(NamedTuple):
     orders: Tensor
 
 
-class _Molecule(NamedTuple):
-    """What RDKit reads: atoms in their order, and bond orders by pair of atoms."""
-
-    symbols: list[str]
-    charges: list[int]
-    hydrogens: list[int]
-    bonds: dict[tuple[int, int], float]
-
-
 def find_atoms(graph: ExplainedGraph, names: Names) -> tuple[Atoms | None, str]:
     """The atoms of an explained graph, None if it is no molecule; and a hint if it should be one but cannot be drawn so.
 
@@ -62,10 +40,10 @@ def find_atoms(graph: ExplainedGraph, names: Names) -> tuple[Atoms | None, str]:
     """
     if graph.dataset is not None:
         return _atoms_of_dataset(graph), ""
-    given = _given_molecule(graph)
+    given = given_molecule(graph.whole_graph) or given_molecule(graph.explanation)
     if given is not None:
         try:
-            return _match(graph, _read(given))
+            return _match(graph, read_molecule(given))
         except ImportError:
             return None, MISSING_RDKIT
     return _atoms_of_names(graph, names), ""
@@ -82,56 +60,7 @@ def _atoms_of_dataset(graph: ExplainedGraph) -> Atoms | None:
     return Atoms([dataset.node_names[kind] for kind in kinds], [0] * len(kinds), [0] * len(kinds), orders)
 
 
-def _given_molecule(graph: ExplainedGraph) -> Any:
-    """RDKit's molecule or the SMILES of a graph; None if it has neither."""
-    for source in (graph.whole_graph, graph.explanation):
-        for name in ("rdmol", "smiles"):
-            found = None if source is None else source.get(name)
-            found = found[0] if isinstance(found, list | tuple) and len(found) == 1 else found
-            if found is not None and not isinstance(found, list | tuple | Tensor):
-                return found
-    return None
-
-
-def _read(given: Any) -> list[_Molecule]:
-    """A molecule as it is, and with all its hydrogen atoms; none if RDKit cannot read it."""
-    return _read_smiles(given) if isinstance(given, str) else _variants(given)
-
-
-@lru_cache(maxsize=4096)
-def _read_smiles(text: str) -> list[_Molecule]:
-    from rdkit import Chem, RDLogger
-
-    RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]
-    try:
-        found = Chem.MolFromSmiles(text)
-    finally:
-        RDLogger.EnableLog("rdApp.*")  # type: ignore[attr-defined]
-    return [] if found is None else _variants(found)
-
-
-def _variants(molecule: Any) -> list[_Molecule]:
-    from rdkit import Chem
-
-    return [_plain(one) for one in (molecule, Chem.AddHs(molecule))]
-
-
-def _plain(molecule: Any) -> _Molecule:
-    from rdkit import Chem
-
-    drawn = Chem.Mol(molecule)
-    Chem.Kekulize(drawn, clearAromaticFlags=True)  # chemists draw alternating double bonds
-    atoms = list(drawn.GetAtoms())
-    ends = {(b.GetBeginAtomIdx(), b.GetEndAtomIdx()): float(b.GetBondTypeAsDouble()) for b in drawn.GetBonds()}
-    return _Molecule(
-        [atom.GetSymbol() for atom in atoms],
-        [atom.GetFormalCharge() for atom in atoms],
-        [atom.GetTotalNumHs() for atom in atoms],
-        ends | {(b, a): order for (a, b), order in ends.items()},
-    )
-
-
-def _match(graph: ExplainedGraph, variants: Sequence[_Molecule]) -> tuple[Atoms | None, str]:
+def _match(graph: ExplainedGraph, variants: Sequence[Molecule]) -> tuple[Atoms | None, str]:
     """The atoms of the explained nodes, if the molecule has the nodes and edges of the graph."""
     if not variants:
         return None, "RDKit cannot read the SMILES of this graph, so it is drawn as a graph."
@@ -152,13 +81,10 @@ def _match(graph: ExplainedGraph, variants: Sequence[_Molecule]) -> tuple[Atoms 
 
 def _atoms_of_names(graph: ExplainedGraph, names: Names) -> Atoms | None:
     """Atoms whose names are chemical elements; names with numbers count only if there are several elements."""
-    if not names.nodes:
+    labels = [names.shown(n) for n in graph.node_id.tolist()]
+    if not names.nodes or not are_atoms(labels):
         return None
-    found = [ATOM_NAME.fullmatch(names.node_label(n)) for n in graph.node_id.tolist()]
-    parts = [one.groups() for one in found if one is not None and one[1] in ELEMENTS]
-    numbered = any(digits for _, digits, _ in parts)
-    if not parts or len(parts) < len(found) or (numbered and len({symbol for symbol, *_ in parts}) < 2):
-        return None
+    parts = [found.groups() for found in map(ATOM_NAME.fullmatch, labels) if found is not None]
     charges = [0 if not sign else int(f"{sign[0]}{sign[1:] or 1}") for *_, sign in parts]
     return Atoms([symbol for symbol, *_ in parts], charges, [0] * len(parts), _orders_of_edges(graph))
 

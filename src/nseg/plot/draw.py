@@ -153,10 +153,11 @@ class _SceneDrawer:
             paths.append([(node.x + radius * math.sin(t), node.y + radius * (1 - math.cos(t))) for t in angles])
         self._draw_paths(paths, width, colour, zorder)
 
-    def _draw_paths(self, paths: Sequence[Any], width: float, colour: Any, zorder: float) -> None:
+    def _draw_paths(self, paths: Sequence[Any], width: float, colour: Any, zorder: float, style: Any = "solid") -> None:
         from matplotlib.collections import LineCollection
 
-        self.ax.add_collection(LineCollection(paths, linewidths=width, colors=colour, capstyle="round", zorder=zorder))
+        look = {"linewidths": width, "colors": colour, "linestyles": style, "capstyle": "round"}
+        self.ax.add_collection(LineCollection(paths, zorder=zorder, **look))
 
     def _draw_dots(self, nodes: Sequence[Node], radius: float, zorder: float, **style: Any) -> None:
         """Draw nodes, each in the shape of its type unless ``style`` has a marker."""
@@ -271,11 +272,15 @@ class _SceneDrawer:
         bound = {n for edge in shown.edges for n in (edge.source, edge.end)}
         has_symbol = [node.symbol != "C" or node.charge != 0 or n not in bound for n, node in enumerate(shown.nodes)]
         strokes = [
-            (stroke, colours.NEUTRAL if e.kept is False else colours.INK)
+            (stroke, colours.NEUTRAL if e.kept is False else colours.INK, AROMATIC if side and 1 < e.order < 2 else "solid")
             for e in shown.edges
-            for stroke in _bond_strokes(*self._ends(e), e.order, has_symbol[e.source], has_symbol[e.end])
+            for side, stroke in enumerate(_bond_strokes(*self._ends(e), e.order, has_symbol[e.source], has_symbol[e.end]))
         ]
-        self._draw_paths([s for s, _ in strokes], min(max(0.05 * bond, 0.5), 1.5), [colour for _, colour in strokes], 3)
+        for dashes in ("solid", AROMATIC):
+            some = [(stroke, colour) for stroke, colour, style in strokes if style == dashes]
+            self._draw_paths(
+                [s for s, _ in some], min(max(0.05 * bond, 0.5), 1.5), [colour for _, colour in some], 3, dashes
+            )
         size = min(max(0.36 * bond, 4.0), 11.0)
         for node, strong, symbol in zip(shown.nodes, highlighted, has_symbol, strict=True):
             if symbol:
@@ -283,6 +288,10 @@ class _SceneDrawer:
                 colour = colours.QUIET if faint else colours.ATOMS.get(node.symbol, colours.INK)
                 weight = "bold" if strong else "normal"
                 self._draw_text(node, atom_text(node), 0.8 * size if node.symbol == "H" else size, colour, fontweight=weight)
+
+
+AROMATIC = (0, (2.5, 2.0))
+"""Dashes of the second line of an aromatic bond, whose order is 1.5."""
 
 
 def marker(shape: int) -> str:

@@ -15,7 +15,6 @@ from nseg.explanation import explained_targets
 from nseg.names import Names, resolve_names
 from nseg.plot.atoms import Atoms
 from nseg.plot.explained_graph import ExplainedGraph, explained_class, target_nodes
-from nseg.wording import distinct_names
 
 
 class NodeLabels(NamedTuple):
@@ -80,17 +79,16 @@ def node_labels(
             raise InputError(
                 f"{argument} must have an entry for every node of the graph (got {len(given)} entries, and node {max(ids)})."
             )
-    shown = [names.node_label(n) if names.has_nodes else "" for n in ids]
-    distinct = distinct_names(names, ids, None if atoms is None else atoms.symbols)
+    shown = [names.shown(n) if names.has_nodes else "" for n in ids]
     if names.types is not None and classes is None:
-        return NodeLabels(distinct, shown, [names.types.type_of_node(n) for n in ids], names.types.node_types, "type")
+        return NodeLabels(names, shown, [names.types.type_of_node(n) for n in ids], names.types.node_types, "type")
     if graph.whole_graph is not None and dataset is not None and dataset.node_names and classes is None:
         kinds = graph.whole_graph.x[graph.node_id].argmax(-1).tolist()  # e.g. the chemical element of each atom
-        return NodeLabels(distinct, shown, kinds, dataset.node_names, "kind")
+        return NodeLabels(names, shown, kinds, dataset.node_names, "kind")
     group, kind = _node_classes(graph, classes, kind)
     known = max(names.classes, default=-1) if isinstance(names.classes, Mapping) else len(names.classes) - 1
     number_of_groups = max([known, *group]) + 1
-    return NodeLabels(distinct, shown, group, tuple(map(names.class_name, range(number_of_groups))), kind)
+    return NodeLabels(names, shown, group, tuple(map(names.class_name, range(number_of_groups))), kind)
 
 
 def _node_classes(graph: ExplainedGraph, given: Tensor | Sequence[int] | None, kind: str) -> tuple[list[int], str]:

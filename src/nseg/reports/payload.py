@@ -85,6 +85,9 @@ def _class_names(methods: Sequence[Method], instances: Sequence[ExplainedInstanc
     (event,) = events.values()
     if event is not None:
         return list(event.sides)
+    asked = next((method.evaluator for method in methods if method.evaluator is not None), None)
+    if asked is not None:
+        names.check_classes(asked.outcome.num_classes(asked.output))
     return [names.class_name(number) for number in range(_num_classes(methods, instances))]
 
 

@@ -27,7 +27,7 @@ from nseg.wording.counts import (
     share_words,
     size_words,
 )
-from nseg.wording.elements import Element, distinct_names, elements, kept_texts
+from nseg.wording.elements import Element, elements, kept_texts
 from nseg.wording.numbers import DECIMALS, bound_text, plural, probability_text, upper_bound_text
 from nseg.wording.sentences import FEW, MANY, explanation_sentences, sentence
 from nseg.wording.subject import explained_class, names_of, predicted_probability, subject_name
@@ -46,7 +46,6 @@ __all__ = [
     "Verdict",
     "bound_text",
     "deletion_text",
-    "distinct_names",
     "edge_unit",
     "element_values",
     "elements",

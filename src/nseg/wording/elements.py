@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -266,25 +265,3 @@ def kept_texts(found: Sequence[Element], unit: Unit) -> list[str]:
     for one in kept:
         by_owner.setdefault((one.node, one.edge, one.owner), []).append(one.label)
     return [f"{owner}: {', '.join(labels)}" for (_, _, owner), labels in by_owner.items()]
-
-
-def distinct_names(names: Names, node_id: Sequence[int], symbols: Sequence[str] | None = None) -> Names:
-    """Names in which each of some nodes has a name of its own: ``"grass 3"`` where two are called grass, ``"N7"`` for atoms.
-
-    Args:
-        names: the names of the graph.
-        node_id: the caller's numbers of the nodes.
-        symbols: chemical element of each, in a molecule.
-    """
-    if symbols is None and not names.has_nodes:
-        return names
-    called = [names.node_label(n) if names.has_nodes else "" for n in node_id]
-    times = Counter(called)
-    own: dict[int, str] = {}
-    for position, (number, name) in enumerate(zip(node_id, called, strict=True)):
-        symbol = "" if symbols is None else symbols[position]
-        if symbol and name in ("", str(number), symbol):
-            own[number] = f"{symbol}{number}"
-        elif name and name != str(number):
-            own[number] = name if times[name] == 1 else f"{name} {number}"
-    return replace(names, nodes=own)

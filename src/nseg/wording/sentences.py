@@ -86,7 +86,7 @@ def explanation_sentences(
     *,
     reached: Tensor | None = None,
     level: str | None = None,
-    molecule: bool = False,
+    molecule: bool | None = None,
     listed: int = FEW,
     parts: Sequence[PartSize] | None = None,
 ) -> tuple[str, str]:
@@ -96,14 +96,14 @@ def explanation_sentences(
         one: of one output.
         findings: what the model says, from :func:`findings_of`; what the explanation knows if None.
         names: names of the caller's graph; those that the explanation carries if None.
-            :func:`distinct_names` tells nodes of the same name apart.
         reached, level: as in :func:`elements`.
-        molecule: whether nodes are atoms and edges are bonds.
+        molecule: whether nodes are atoms and edges are bonds; as the names say if None.
         listed: how many edges, nodes or features are listed.
         parts: how much is kept, if that was counted before.
     """
     one = flat_view(one)
     names = names_of(one) if names is None else names
+    molecule = names.molecule if molecule is None else molecule
     findings = findings_of(one) if findings is None else findings
     parts = kept_parts(one, reached, level) if parts is None else parts
     found = elements(one, names=names, reached=reached, level=level)
@@ -212,11 +212,11 @@ def _unexplained(findings: Findings, target: str, parts: Sequence[PartSize], mol
     features = any("edges" not in unit and "attributes" not in unit for unit in units)
     masked = [("bonds" if molecule else "edges", edges), ("edge attributes", attributes), ("features", features)]
     what = " and ".join(text for text, on in masked if on)
-    hint = " Try another class as a contrast: outcome=nseg.Rather(...)."
+    hint = " Try another class as a contrast: outcome=nseg.Rather(...), or --outcome rather:1 on the command line."
     if not features:
-        hint = ' Try its features: node_mask_type="attributes".'
+        hint = ' Try its features: node_mask_type="attributes", or --masks ex on the command line.'
     elif not edges and not attributes:
-        hint = ' Try edges as well: edge_mask_type="object".'
+        hint = ' Try edges as well: edge_mask_type="object", or --masks ex on the command line.'
     because = f"the model says {target} without any of them too{_p(findings.empty)}"
     if not any(part.total for part in parts):
         return f"No {what.removesuffix('s')} can reach it, so {what} do not explain this prediction.{hint}"

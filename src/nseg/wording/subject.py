@@ -26,14 +26,16 @@ def names_of(one: Explanation) -> Names:
     return replace(names, classes=(event.sides[0], event.title(targets[row].item(), names.class_name)))
 
 
-def subject_name(one: Explanation, names: Names | None = None, *, level: str | None = None, molecule: bool = False) -> str:
+def subject_name(
+    one: Explanation, names: Names | None = None, *, level: str | None = None, molecule: bool | None = None
+) -> str:
     """What is explained, such as ``"tx-11"``, ``"node 5"``, ``"molecule 3"`` or ``"the link a - b"``.
 
     Args:
         one: the explanation.
         names: names of the caller's graph; those that the explanation carries if None.
         level: ``"node"``, ``"edge"`` or ``"graph"``: the kind of output, if the explanation does not know.
-        molecule: whether the graph is a molecule.
+        molecule: whether the graph is a molecule; as the names say if None.
     """
     one = flat_view(one)
     names, number = names_of(one) if names is None else names, int(one.get("output_id", 0))
@@ -43,7 +45,7 @@ def subject_name(one: Explanation, names: Names | None = None, *, level: str | N
     if level == "node":
         return names.node(number)
     if level == "graph":
-        return f"{'molecule' if molecule else 'graph'} {number}"
+        return f"{'molecule' if (names.molecule if molecule is None else molecule) else 'graph'} {number}"
     ends = target_nodes(one, level) if one.get("edge_index") is not None else torch.zeros(0)
     if ends.numel() != 2:
         return f"link {number}"

@@ -8,8 +8,12 @@ export interface View {
   outputs: number;
   subject: string;
   target: number | null;
-  nodes: [number, number, number, string][];
+  /** Number, place, a name of its own, and what is written at it: "N7" and "N" for an atom. */
+  nodes: [number, number, number, string, string][];
   edges: Pair[];
+  /** Orders of the bonds of a molecule; none for other graphs. */
+  orders: number[];
+  molecule: boolean;
   hidden_nodes: number;
   hidden_edges: number;
   cut: [number, number, number] | null;
@@ -36,10 +40,33 @@ export interface Actions {
 const SIZE = 620;
 const MARGIN = 30;
 
-/** Name of a node with its number, so that two nodes never have the same. */
+/** Name of a node, which no other node has. */
 export function nodeLabel(view: View, id: number): string {
-  const name = view.nodes.find(([n]) => n === id)?.[3] ?? String(id);
-  return name === String(id) ? name : `${name} ${id}`;
+  return view.nodes.find(([n]) => n === id)?.[3] ?? String(id);
+}
+
+/** What an edge of the graph is called. */
+export function edgeWord(view: View): string {
+  return view.molecule ? "bond" : "edge";
+}
+
+interface Line {
+  x1: number;
+  y1: number;
+  x2: number;
+  y2: number;
+}
+
+/** The lines of a bond side by side; the second of an aromatic one is dashed. */
+function strokes(line: Line, order: number, classes: string): SVGElement[] {
+  const length = Math.hypot(line.x2 - line.x1, line.y2 - line.y1) || 1;
+  const count = Math.max(1, Math.round(order));
+  return Array.from({ length: count }, (_, n) => {
+    const shift = (6 * (n - (count - 1) / 2)) / length;
+    const [dx, dy] = [-(line.y2 - line.y1) * shift, (line.x2 - line.x1) * shift];
+    const dashed = n > 0 && order > 1 && order < 2 ? " aromatic" : "";
+    return svg("line", { x1: line.x1 + dx, y1: line.y1 + dy, x2: line.x2 + dx, y2: line.y2 + dy, class: classes + dashed });
+  });
 }
 
 /** The drawing and a function that draws it anew. */
@@ -73,17 +100,18 @@ function control(label: string, on: boolean, act: () => void, ...shapes: SVGElem
 function draw(canvas: SVGElement, view: View, shown: Shown, actions: Actions): void {
   const focused = document.activeElement?.getAttribute("aria-label");
   const at = (value: number): number => MARGIN + value * (SIZE - 2 * MARGIN);
-  const place = new Map(view.nodes.map(([id, x, y, name]) => [id, { x: at(x), y: at(y), name, label: nodeLabel(view, id) }]));
+  const place = new Map(view.nodes.map(([id, x, y, label, name]) => [id, { x: at(x), y: at(y), name, label }]));
   const { edits, explanation } = shown;
   const shapes: SVGElement[] = [];
-  for (const pair of [...view.edges, ...edits.added]) {
+  for (const [index, pair] of [...view.edges, ...edits.added].entries()) {
     const [a, b] = [place.get(pair[0]), place.get(pair[1])];
     if (!a || !b) continue;
     const [on, kept] = [!holds(edits.removed, pair), holds(explanation?.kept ?? [], pair)];
     const line = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
     const classes = ["edge", on ? "on" : "off", kept ? "kept" : "", holds(edits.added, pair) ? "new" : ""].join(" ");
-    const name = `edge ${a.label} - ${b.label}`;
-    const group = control(name, on, () => actions.edge(pair), svg("line", { ...line, class: "touch" }), svg("line", { ...line, class: classes }));
+    const name = `${edgeWord(view)} ${a.label} - ${b.label}`;
+    const band = kept && view.molecule ? [svg("line", { ...line, class: "band" })] : [];
+    const group = control(name, on, () => actions.edge(pair), svg("line", { ...line, class: "touch" }), ...band, ...strokes(line, view.orders[index] ?? 1, classes));
     if (kept) group.setAttribute("aria-description", "kept by the explanation");
     shapes.push(group);
   }
@@ -93,7 +121,7 @@ function draw(canvas: SVGElement, view: View, shown: Shown, actions: Actions): v
     const changed = edits.values.some(([n]) => n === id);
     const classes = ["node", on ? "on" : "off", id === view.target ? "target" : "", id === shown.chosen ? "chosen" : "", id === shown.selected ? "picked" : "", changed ? "changed" : "", explanation?.kept_nodes?.includes(id) ? "kept" : ""].join(" ");
     const number = name === String(id) ? [] : [svg("text", { x: x + radius, y: y + radius + 2, class: "number" }, String(id))];
-    const group = control(`node ${label}`, on, () => actions.node(id), svg("circle", { cx: x, cy: y, r: radius, class: classes }), svg("text", { x, y: y + 4, "text-anchor": "middle" }, name), ...number);
+    const group = control(`${view.molecule ? "atom" : "node"} ${label}`, on, () => actions.node(id), svg("circle", { cx: x, cy: y, r: radius, class: classes }), svg("text", { x, y: y + 4, "text-anchor": "middle" }, name), ...number);
     const notes = [id === view.target ? "explained" : "", changed ? "with other values" : "", explanation?.kept_nodes?.includes(id) ? "kept by the explanation" : ""].filter(Boolean);
     if (notes.length) group.setAttribute("aria-description", notes.join(", "));
     shapes.push(group);

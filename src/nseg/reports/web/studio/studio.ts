@@ -3,7 +3,7 @@
 import { h, labelled, replaceContent, type Child } from "../src/dom";
 import { onTheme, start as startTheme, theme, toggle } from "../src/theme";
 import { number } from "../src/words";
-import { makeCanvas, nodeLabel, type View } from "./graph";
+import { edgeWord, makeCanvas, nodeLabel, type View } from "./graph";
 import { ask, download, withdraw, type Waiting } from "./server";
 import { difference, few, holds, NONE, setValue, sorted, switchEdge, switchNode, valueOf, type Edits, type Explanation, type Pair, type Says, type Session, type Step } from "./steps";
 
@@ -67,7 +67,7 @@ async function open(wanted: number): Promise<boolean> {
 
 function show(found: View): void {
   [view, steps, step, explanation, selected, features] = [found, [{ edits: NONE, predicted: found.predicted, probabilities: found.probabilities }], 0, null, null, []];
-  what.textContent = found.target === null ? "Graph" : "Node";
+  what.textContent = found.target !== null ? "Node" : found.molecule ? "Molecule" : "Graph";
   output.value = String(found.output);
   output.max = String(found.outputs - 1);
   replaceContent(target, ...found.classes.map((name, n) => h("option", { value: n }, name)));
@@ -114,7 +114,8 @@ async function explain(): Promise<void> {
   const found = await askSlowly<Explanation>("explain", "Explaining", { output: view.output, edits: edits() });
   if (found === null) return;
   here.explanation = explanation = found;
-  say(`The explanation keeps ${found.kept.length === 1 ? "1 edge" : `${found.kept.length} edges`}.`);
+  const word = edgeWord(view);
+  say(`The explanation keeps ${found.kept.length === 1 ? `1 ${word}` : `${found.kept.length} ${word}s`}.`);
   draw();
 }
 
@@ -187,10 +188,10 @@ function limitTarget(predicted: number | undefined): void {
 
 /** What one can do with the drawing, and what its lines and rings mean. */
 function drawLegend(shown: View): void {
-  const parts = recorded ? [] : ["Click an edge to switch it off or on, and a node to switch its features."];
+  const parts = recorded ? [] : [shown.molecule ? "Click a bond to switch it off or on, and an atom to switch its features." : "Click an edge to switch it off or on, and a node to switch its features."];
   if (shown.target !== null) parts.push("The ring with a thick line is the explained node.");
   if (edits().removed.length + edits().hidden.length) parts.push("Dotted: switched off.");
-  if (explanation?.kept.length) parts.push("Thick blue lines: kept by the explanation.");
+  if (explanation?.kept.length) parts.push(shown.molecule ? "Blue bands: kept by the explanation." : "Thick blue lines: kept by the explanation.");
   if (edits().added.length) parts.push("Dashed lines: added.");
   legend.textContent = parts.join(" ");
 }
