@@ -7,7 +7,8 @@ motifs or networks. Sets are listed by ``--list``; ``--only`` replaces the lines
 
 - accuracy: of the network. deleted: share of predictions of the class that change when the planted cause is deleted from
   their graphs. planted: share of graphs of another class that become the class when the cause is put in (generated sets).
-  Both say what the network uses, whatever is found.
+  alone: share of predictions of the class that stay if everything but the cause is deleted.
+  These say what the network uses, whatever is found: a cause that is never enough alone is not what it looks at.
 - precision: share of the elements in occurrences of the patterns that are in the planted cause. recall: share of the planted
   cause that is in an occurrence of a pattern. Both over all predictions of the class, of edges (of conditions for the rule).
 - exact: whether a pattern is the planted cause itself; of DBLP, whichever the conference.
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -172,15 +174,19 @@ def accuracy(case: Case, found: Patterns, label: int, index: PatternIndex) -> tu
     return hits / max(given, 1), hits / max(wanted, 1)
 
 
-def deleted(case: Case, label: int, index: PatternIndex, reader: PredictionReader) -> float | None:
-    """Share of the predictions of a class that change when the planted cause is deleted."""
+def deleted(case: Case, label: int, index: PatternIndex, reader: PredictionReader) -> tuple[float, float] | None:
+    """Shares of the predictions of a class that change when the planted cause is deleted, and that stay with it alone."""
     known = [(p, case.truth(one)) for p, one in enumerate(index.predictions) if one.target_class == label]
     mine = [(p, truth) for p, truth in known if truth is not None]
     if not mine:
         return None
     tester = PatternTester(case.explainer, index, [], reader.given_graphs)
-    graphs = [delete_edges(tester.inputs(p), truth) for p, truth in mine]
-    return float((~tester.holds(graphs, [p for p, _ in mine], [label] * len(mine))).float().mean())
+    positions, classes = [p for p, _ in mine], [label] * len(mine)
+    without, alone = (
+        [delete_edges(tester.inputs(p), cut(truth)) for p, truth in mine] for cut in (Tensor.bool, torch.logical_not)
+    )
+    stays = [float(tester.holds(graphs, positions, classes).float().mean()) for graphs in (without, alone)]
+    return 1 - stays[0], stays[1]
 
 
 def is_planted(found: Sequence[TypedGraph], planted: TypedGraph) -> bool:
@@ -220,7 +226,8 @@ def measure(name: str, role: str, case: Case) -> list[dict[str, Any]]:
                 "role": role,
                 "class": one.name,
                 "accuracy": "" if case.accuracy is None else round(case.accuracy, 3),
-                "deleted": "" if used is None else round(used, 3),
+                "deleted": "" if used is None else round(used[0], 3),
+                "alone": "" if used is None else round(used[1], 3),
                 "planted": round(case.becomes[label], 3) if label in case.becomes else "",
                 "precision": round(precision, 3),
                 "recall": round(recall, 3),
@@ -291,6 +298,7 @@ def measure_rule(name: str, role: str, seed: int, feature: int) -> list[dict[str
         "class": "fraud",
         "accuracy": round(float((predicted == data.y).float().mean()), 3),
         "deleted": round(used, 3),
+        "alone": "",
         "planted": "",
         "precision": round(sum(right) / max(len(right), 1), 3),
         "recall": float(any(right)),
@@ -354,8 +362,9 @@ def main() -> None:
     if arguments.out is not None and arguments.out.exists() and arguments.only is not None:
         for line in csv.DictReader(arguments.out.open()):
             lines.setdefault(line["set"], []).append(line)
+    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     for name in chosen:
-        lines[name] = known[name]()
+        lines[name] = [line | {"commit": git.stdout.strip()} for line in known[name]()]
         print(lines[name], flush=True)
         if arguments.out is not None:
             write_table(arguments.out, [line for some in lines.values() for line in some])

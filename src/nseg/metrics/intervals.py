@@ -1,9 +1,10 @@
-"""Confidence intervals of means that hold for any number of samples."""
+"""Confidence intervals of means and shares that hold for any number of samples."""
 
 from __future__ import annotations
 
 import math
 
+from scipy.special import betaincinv
 from torch import Tensor
 
 
@@ -43,3 +44,18 @@ def mean_interval(values: Tensor, confidence: float) -> tuple[Tensor, Tensor, Te
     mean = values.mean(0)
     half = empirical_bernstein(values.var(0), samples, error).clamp(max=hoeffding(samples, error))
     return mean, (mean - half).clamp(0, 1), (mean + half).clamp(0, 1)
+
+
+def share_interval(happened: int, number: int, confidence: float) -> tuple[float, float]:
+    r"""Exact interval of a probability after something happened some times in a number of independent trials.
+
+    The quantiles :math:`B(\delta/2; k, n-k+1)` and :math:`B(1-\delta/2; k+1, n-k)` of beta distributions (Clopper and
+    Pearson 1934).
+
+    >>> [tuple(round(end, 3) for end in share_interval(k, 10, 0.95)) for k in (0, 5, 10)]
+    [(0.0, 0.308), (0.187, 0.813), (0.692, 1.0)]
+    """
+    error = (1 - confidence) / 2
+    low = 0.0 if happened == 0 else float(betaincinv(happened, number - happened + 1, error))
+    high = 1.0 if happened == number else float(betaincinv(happened + 1, number - happened, 1 - error))
+    return low, high

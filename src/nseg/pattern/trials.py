@@ -14,7 +14,7 @@ from nseg.explanation import row_numbers
 from nseg.graphs.checks import check_inputs, model_device
 from nseg.graphs.inputs import ModelInputs
 from nseg.metrics.hetero import flatten_for_metrics
-from nseg.metrics.intervals import mean_interval
+from nseg.metrics.intervals import share_interval
 from nseg.metrics.removal import outputs_of_graphs
 from nseg.model.borrow import borrow, unwrap_compiled, wrap_model_errors
 from nseg.model.outcomes import outcome_of
@@ -38,7 +38,7 @@ class Trial:
     Args:
         changed: number of predictions that changed as the pattern says.
         number: number of predictions that were tested.
-        low, high: confidence interval of the share that changes.
+        low, high: exact binomial confidence interval of the share that changes.
     """
 
     changed: int
@@ -57,15 +57,12 @@ class Trial:
 
         >>> trial = Trial.of(torch.ones(400, dtype=torch.bool), 0.95)
         >>> trial.changed, trial.number, round(trial.low, 3), trial.high
-        (400, 400, 0.97, 1.0)
+        (400, 400, 0.991, 1.0)
         """
         if changed.numel() == 0:
             return None
-        low, high = 0.0, 1.0
-        if changed.numel() > 1:
-            _, below, above = mean_interval(changed.double().view(-1, 1), confidence)
-            low, high = float(below), float(above)
-        return cls(int(changed.sum()), changed.numel(), low, high)
+        times = int(changed.sum())
+        return cls(times, changed.numel(), *share_interval(times, changed.numel(), confidence))
 
 
 class PatternTester:
