@@ -182,8 +182,8 @@ def arrays_of(data: HeteroData) -> tuple[dict[EdgeType, Tensor], Any, Any, dict[
     for kind, store in data.edge_items():
         if store.get("edge_index") is None and store.get("adj_t") is not None:
             raise InputError(
-                f"A large graph needs edge_index of each type (got adj_t of {kind}). Convert it with PyG's to_edge_index, and "
-                "flip it, because adj_t is transposed."
+                f"A large graph needs edge_index of each type (got adj_t of {kind}). Convert it with PyG's to_edge_index, "
+                "and flip it, because adj_t is transposed."
             )
     edges = {kind: store.edge_index for kind, store in data.edge_items() if store.get("edge_index") is not None}
     return edges, node, edge, counts
