@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.explain import DummyExplainer, Explanation, GNNExplainer
 from zoo import (
@@ -24,7 +28,7 @@ from zoo import (
     seeded,
 )
 
-from nseg import NSEG, explain_many
+from nseg import NSEG, NsegWarning, explain_many
 
 MASKS = {
     "e": {"edge_mask_type": "object"},
@@ -223,3 +227,26 @@ def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> Non
     assert "explaining" in capsys.readouterr().err
     explain_many(explainer(model, quick(steps=3)), data, [1, 2])
     assert capsys.readouterr().err == ""
+
+
+class PassesOn(nn.Module):
+    """A wrapper whose own signature says nothing."""
+
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, *args: Any, **kwargs: Any) -> Tensor:
+        return self.inner(*args, **kwargs)
+
+
+def test_a_wrapper_that_passes_everything_on_is_run_like_what_it_wraps() -> None:
+    graphs = [graph(6, 7, seed) for seed in range(3)]
+    inner = seeded(Molecule)
+    wrapped, plain = (explainer(model, NSEG(steps=3), GRAPH_CONFIG) for model in (PassesOn(PassesOn(inner)), inner))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # several graphs share a pass
+        found = explain_many(wrapped, graphs)
+    assert [one.pns for one in found] == [one.pns for one in explain_many(plain, graphs)]
+    with pytest.warns(NsegWarning, match="Its forward has no argument named batch"):
+        explain_many(explainer(PassesOn(seeded(NoBatch)), NSEG(steps=1), GRAPH_CONFIG), graphs[:2])

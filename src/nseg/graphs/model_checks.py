@@ -20,7 +20,20 @@ PRECISIONS = (torch.float32, torch.float64)
 
 
 def forward_parameters(model: nn.Module) -> dict[str, Parameter]:
-    """Parameters of the model's ``forward`` by name; empty if they cannot be found out."""
+    """Parameters of the model's ``forward`` by name; empty if they cannot be found out.
+
+    Those of ``forward(*args, **kwargs)`` are the ones of the only module inside, which such a wrapper passes them on to. What
+    follows from them is verified where the model is called, so a wrapper that does something else costs time only.
+    """
+    own, inside = _own_parameters(model), list(model.children())
+    kinds = {one.kind for one in own.values()}
+    if Parameter.VAR_KEYWORD in kinds <= {Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD} and len(inside) == 1:
+        return forward_parameters(inside[0]) or own
+    return own
+
+
+def _own_parameters(model: nn.Module) -> dict[str, Parameter]:
+    """Parameters of the model's own ``forward`` by name."""
     function = getattr(model.forward, "__func__", None)
     try:
         if function is None:
@@ -38,7 +51,7 @@ def _parameters(function: Callable[..., Any]) -> tuple[tuple[str, Parameter], ..
 
 def takes_any_argument(model: nn.Module) -> bool:
     """Whether the model's ``forward`` takes arguments of any name, or cannot be asked."""
-    parameters = forward_parameters(model)
+    parameters = _own_parameters(model)
     return not parameters or any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values())
 
 
@@ -57,7 +70,7 @@ def check_model(model: nn.Module) -> None:
             )
         if isinstance(value, nn.Parameter):
             check_precision(name, value)
-    parameters = forward_parameters(model).values()
+    parameters = _own_parameters(model).values()
     names = [one.name for one in parameters if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
     takes_two = not parameters or len(names) > 1 or any(one.kind is Parameter.VAR_POSITIONAL for one in parameters)
     if not takes_two or names[:2] == ["edge_index", "x"]:

@@ -18,6 +18,7 @@ from nseg.explain.jobs.memory import chunks
 from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import pack_graphs
 from nseg.graphs.checks import check_alike
+from nseg.graphs.model_checks import forward_parameters
 from nseg.graphs.inputs import ModelInputs, Role
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import bytes_per_member, call_model, keep_needed_batch, predict
@@ -47,6 +48,7 @@ ONE_BY_ONE = (
     "Several graphs cannot share a forward pass of {model}: together they give other outputs than alone. They are explained "
     "one by one, as a loop over single calls would, with the same answers."
 )
+NO_BATCH = " Its forward has no argument named batch: give it one, if the layers can tell graphs apart."
 
 
 class ManyGraphsJob(ExplainJob):
@@ -160,7 +162,8 @@ class ManyGraphsJob(ExplainJob):
         def note(models: Iterator[tuple[Tensor, CausalModel]]) -> Iterator[tuple[Tensor, CausalModel]]:
             for which, causal in models:
                 if len(which) == 1 < len(block.inputs):
-                    self.notes.append(ONE_BY_ONE.format(model=type(self.model).__name__))
+                    hint = "" if {"batch", "batch_dict"} & forward_parameters(self.model).keys() else NO_BATCH
+                    self.notes.append(ONE_BY_ONE.format(model=type(self.model).__name__) + hint)
                 yield which, causal
 
         found: dict[int, Answer] = {}
