@@ -22,8 +22,8 @@ PRECISIONS = (torch.float32, torch.float64)
 def forward_parameters(model: nn.Module) -> dict[str, Parameter]:
     """Parameters of the model's ``forward`` by name; empty if they cannot be found out.
 
-    Those of ``forward(*args, **kwargs)`` are the ones of the only module inside, which such a wrapper passes them on to. What
-    follows from them is verified where the model is called, so a wrapper that does something else costs time only.
+    Those of ``forward(*args, **kwargs)`` are the ones of the only module inside, which such a wrapper passes them on to.
+    What follows from them is verified where the model is called, so a wrapper that does something else costs time only.
     """
     own, inside = _own_parameters(model), list(model.children())
     kinds = {one.kind for one in own.values()}

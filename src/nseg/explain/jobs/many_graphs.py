@@ -18,8 +18,8 @@ from nseg.explain.jobs.memory import chunks
 from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import pack_graphs
 from nseg.graphs.checks import check_alike
-from nseg.graphs.model_checks import forward_parameters
 from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.model_checks import forward_parameters
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import bytes_per_member, call_model, keep_needed_batch, predict
 from nseg.model.packed_graphs import causal_models_of_graphs, pack_causal_model
