@@ -136,7 +136,7 @@ def test_reported_numbers_are_those_of_the_whole_graph(name: str, masks: str) ->
     data.edge_index = data.edge_index[:, data.edge_index[1].argsort(stable=True)]  # as sequences want it
     edges, nodes = "e" in masks, "f" in masks
     kinds = {"edge_mask_type": "object" if edges else None, "node_mask_type": "object" if nodes else None}
-    explain = explainer(model, quick(steps=4, noise=0.2), **kinds)
+    explain = explainer(model, quick(steps=2, noise=0.2), **kinds)
     many = explain_many(explain, Data(x=data.x, edge_index=data.edge_index), [3, 0])
     for found in many[-1:]:
         row = found.output_id

@@ -99,7 +99,7 @@ def our_start(explain, data: Data, index) -> Masks:
     return first
 
 
-def assert_like_pyg(model: nn.Module, data: Data, config, masks, index, steps: int = 40) -> None:
+def assert_like_pyg(model: nn.Module, data: Data, config, masks, index, steps: int = 20) -> None:
     coefficients = {"edge_size": 0.002, "edge_ent": 0.7, "node_feat_size": 0.05, "node_feat_ent": 0.2}
     mine = explainer(model, GNNExplainer(steps=steps, lr=0.05, seed=3, **coefficients), config, **masks)
     theirs = FromOurStart(our_start(mine, data, index), epochs=steps, lr=0.05, **coefficients)
@@ -250,7 +250,7 @@ def test_a_price_above_its_worth_keeps_an_edge() -> None:
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_cf2_finds_the_one_cause(level: str, alpha: float) -> None:
     """p = sigmoid(-4 + 8 m): both leads are strong enough where tanh(|8 m - 4| / 2) >= 1/2 for m and 1 - m, so m >= .64."""
-    found = of_star(level, CF2(steps=1000, strength=5.0, alpha=alpha), [8.0, 0.0, 0.0], -4.0)
+    found = of_star(level, CF2(steps=200, lr=0.05, strength=5.0, alpha=alpha), [8.0, 0.0, 0.0], -4.0)
     assert kept(found) == [0]
     edge = 0.5 + torch.atanh(torch.tensor(0.5)) / 4
     assert float(found.edge_mask[0]) == pytest.approx(float(edge), abs=0.01)
@@ -265,7 +265,7 @@ def test_cf2_finds_two_causes_that_are_needed_together(level: str) -> None:
     assert found.p_factual > 0.75
     assert found.p_complement < 0.25
     # the share decides: necessity alone is had from one cause, and the second is not paid for
-    necessary = of_star(level, CF2(alpha=0.0, steps=1500, strength=50.0), [6.0, 5.0, 0.0, 0.0], -9.0)
+    necessary = of_star(level, CF2(alpha=0.0, steps=300, lr=0.05, strength=50.0), [6.0, 5.0, 0.0, 0.0], -9.0)
     assert necessary.soft_p_complement == pytest.approx(0.25, abs=0.05)  # a lead of 1/2 for the other class
     assert float(necessary.edge_mask.sum()) < 1 < float(found.edge_mask[:2].sum())
 

@@ -178,9 +178,10 @@ class Shifted(nn.Module):
 def test_above_equals_a_binary_classifier_by_hand(name: str) -> None:
     model, data = seeded(Value), graph(nodes=12, edges=14)
     high = int(model(data.x, data.edge_index).argmax())
+    few = {"steps": 40} if name in ("nseg", "gnnexplainer", "cf_gnnexplainer", "cf2") else {}
     found = []
     for one, event, config in ((model, Above(0.1, scale=0.3), REGRESSION), (Shifted(model, 0.1, 0.3), None, LABELS)):
-        algorithm = nseg.baselines.make(name, outcome=event)
+        algorithm = nseg.baselines.make(name, outcome=event, **few)
         explainer = Explainer(one, algorithm, explanation_type="model", model_config=config, edge_mask_type="object")
         found += explain_many(explainer, data, [high])
     torch.testing.assert_close(found[0].edge_mask, found[1].edge_mask, atol=1e-3, rtol=1e-3)
@@ -501,7 +502,7 @@ def test_regression_takes_every_mask_level_and_type_that_pyg_has(
     given = {"node": {}, "edge": {"edge_label_index": pairs}, "graph": {"batch": batch}}[level]
     explainer = Explainer(
         seeded(Net),
-        NSEG(steps=3),
+        NSEG(steps=2, rounds=0, exact=4, path_points=2, starts=(0.0,)),
         explanation_type=explanation_type,
         node_mask_type=node_mask_type,
         edge_mask_type=edge_mask_type,

@@ -42,7 +42,7 @@ class Recordable(Protocol):
 GRAPHS, EDGES = f"{INDEX}graphs", f"{INDEX}edges"
 """Names of the inputs that hold the number of graphs, and the edges that the model sees."""
 
-RECORD_AFTER = 3
+RECORD_AFTER = 12
 """Passes that the model itself runs before one is recorded: a recording takes about as long as ten passes."""
 
 SIZES = ((2, 2), (3, 3))
