@@ -54,14 +54,14 @@ def probabilities(model: nn.Module, data: Data, one: Any, explained: list[int], 
 def test_numbers_are_those_of_the_graph_without_the_nodes(level: str, masks: str) -> None:
     edges = "object" if masks != "nodes" else None
     kinds = {"edge_mask_type": edges, "node_mask_type": "object"}
-    algorithm = NSEG(steps=4, baseline="absent", undirected=False, exact=4, rounds=1)
+    algorithm = NSEG(steps=2, baseline="absent", undirected=False, exact=4, rounds=0, starts=(0.0,), path_points=2)
     if level == "graph":
         model, config, data = seeded(Molecule), GRAPH_CONFIG, [graph(6, 7, seed) for seed in range(3)]
     elif level == "link":
-        model, config, data = seeded(Link), LINK_CONFIG, graph(14, 16)
+        model, config, data = seeded(Link), LINK_CONFIG, graph(10, 11)
         data.edge_label_index = PAIRS
     else:
-        model, config, data = seeded(NODE_MODELS[level]), NODE_CONFIG, graph(14, 16)
+        model, config, data = seeded(NODE_MODELS[level]), NODE_CONFIG, graph(10, 11)
     pairs = {"edge_label_index": PAIRS} if level == "link" else {}
     explain = explainer(model, algorithm, config, **kinds)
     found = explain_many(explain, data, [0, 2], **pairs)

@@ -31,7 +31,7 @@ from zoo import (
 )
 
 import nseg
-from nseg import Bernoulli, InputError, LargeGraph, NsegWarning, certify, explain_many
+from nseg import Bernoulli, InputError, LargeGraph, NsegWarning, certify, explain_many, runs
 from nseg.metrics import Evaluator
 from nseg.runs import attach, parquet
 
@@ -149,10 +149,10 @@ def make(level: str, masks: str = "edges", algorithm=None, dtype=torch.float, **
 
 
 def round_trip(tmp_path: Path, explain, data, arguments, index=INDEX, **more):
-    """Explanations, and the same ones written, read and attached."""
+    """Explanations, and the same ones written, read and attached; ``explain_many(out=...)`` writes the same (test_long_runs)."""
     found = explain_many(explain, data, index, **arguments, **more)
-    stored = explain_many(explain, data, index, out=tmp_path / "run", **arguments, **more)
-    assert "edge_index" not in stored[0]
+    runs.write(tmp_path / "run", found, {})
+    assert "edge_index" not in nseg.read(tmp_path / "run")[0]
     given = {} if isinstance(data, list) else arguments
     return found, [attach(one, data, **given) for one in nseg.read(tmp_path / "run")]
 
@@ -177,7 +177,7 @@ def test_every_field_survives_at_every_level(tmp_path: Path, level: str, setting
     found, again = round_trip(tmp_path, explain, data, arguments)
     for one, other in zip(found, again, strict=True):
         assert_same(one, other)
-    if not arguments:  # metrics take arguments from the data
+    if not arguments and settings == "default":  # metrics take arguments from the data
         assert_measured_alike(explain, data, found, again)
 
 
