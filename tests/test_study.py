@@ -39,7 +39,7 @@ columns = ["soft.fid_plus", "soft.fid_minus", "soft.charact", "soft.sparsity", "
 [[methods]]
 name = "nseg"
 label = "short"
-settings = { steps = 4, rounds = 0, starts = [0.0] }
+settings = { steps = 4, rounds = 0, exact = 4, starts = [0.0] }
 
 [[methods]]
 name = "random"
@@ -52,9 +52,11 @@ name = "all"
 name = "nseg"
 label = "nodes too"
 masks = "ef"
-settings = { steps = 2, rounds = 0, starts = [0.0] }
+settings = { steps = 2, rounds = 0, exact = 4, starts = [0.0] }
 """
 TRIALS = 7  # all has no seed
+QUICK = TINY.replace("[0, 1]", "[0]").replace(', "thresholds"', "")
+"""One seed, and no curve over thresholds, which takes most of the time."""
 
 
 def started(folder, text=TINY, **changes):
@@ -219,7 +221,7 @@ def test_measures_of_stored_explanations_equal_those_of_fresh_ones(done):
 
 
 def test_what_was_measured_by_other_code_is_measured_again_without_explaining(tmp_path, monkeypatch):
-    one, run, trials, _ = finished(tmp_path, TINY.replace("[0, 1]", "[0]"))
+    one, run, trials, _ = finished(tmp_path, QUICK)
     old = {key: run.record(key) for key in trials}
     monkeypatch.setattr(trial, "explain_many", lambda *a, **k: pytest.fail("explained again"))
     for key, record in old.items():
@@ -242,7 +244,7 @@ def test_a_failing_trial_is_a_record_and_the_others_go_on(tmp_path, monkeypatch)
     monkeypatch.setattr(
         MethodEntry, "load", lambda self, load=MethodEntry.load: Broken if self.idea == "fails" else load(self)
     )
-    text = TINY.replace('name = "random"\npaper = "random"', 'name = "broken"').replace("[0, 1]", "[0]")
+    text = QUICK.replace('name = "random"\npaper = "random"', 'name = "broken"')
     one, run, trials, records = finished(tmp_path, text)
     assert [record["status"] for record in records] == ["done", "failed", "done", "done"]
     assert "the method broke" in records[1]["traceback"]
@@ -257,7 +259,7 @@ def test_a_failing_trial_is_a_record_and_the_others_go_on(tmp_path, monkeypatch)
 
 
 def test_a_trial_without_small_enough_instances_is_skipped(tmp_path):
-    text = TINY.replace('name = "all"', 'name = "exhaustive"\nsettings = { most = 1 }').replace("[0, 1]", "[0]")
+    text = QUICK.replace('name = "all"', 'name = "exhaustive"\nsettings = { most = 1 }')
     _, run, _, records = finished(tmp_path, text)
     assert [r["status"] for r in records] == ["done", "done", "skipped", "done"]
     assert "exhaustive" not in {line.label for line in summary.summary(run, "tiny")}
@@ -434,11 +436,11 @@ def test_figures_are_drawn_from_their_tables(name, tmp_path):
         "split": "grid = { split = [[0.4, 0.3, 0.3], [0.5, 0.2, 0.3]] }",
         "cost": "",
     }[name]
-    text = TINY.replace("[0, 1]", "[0]").partition("[[methods]]")[0].replace("100", "180")
+    text = QUICK.partition("[[methods]]")[0].replace("100", "180")
     text = f'figure = "{name}"\n' + text.replace('"soft.charact"', '"soft.charact", "hard.sparsity"')
     for label, masks in (("one", "ef"), ("two", "ef")):
         text += f'[[methods]]\nname = "nseg"\nlabel = "{label}"\nmasks = "{masks}"\n{grid}\n'
-        text += f"settings = {{ steps = {len(label)}, rounds = 0, starts = [0.0], lr = {0.1 if label == 'one' else 0.2} }}\n"
+        text += f"settings = {{ steps = {len(label)}, rounds = 0, exact = 4, starts = [0.0], lr = {0.1 if label == 'one' else 0.2} }}\n"
     one, run, trials, records = finished(tmp_path / "run", text)
     assert all(record["status"] == "done" for record in records)
     files = study.write_report(run, "tiny", tmp_path / "report")
