@@ -149,7 +149,7 @@ def make(level: str, masks: str = "edges", algorithm=None, dtype=torch.float, **
 
 
 def round_trip(tmp_path: Path, explain, data, arguments, index=INDEX, **more):
-    """Explanations, and the same ones written, read and attached; ``explain_many(out=...)`` writes the same (test_long_runs)."""
+    """Explanations, and the same ones written, read and attached; test_long_runs shows that ``out=`` writes the same."""
     found = explain_many(explain, data, index, **arguments, **more)
     runs.write(tmp_path / "run", found, {})
     assert "edge_index" not in nseg.read(tmp_path / "run")[0]

@@ -440,7 +440,8 @@ def test_figures_are_drawn_from_their_tables(name, tmp_path):
     text = f'figure = "{name}"\n' + text.replace('"soft.charact"', '"soft.charact", "hard.sparsity"')
     for label, masks in (("one", "ef"), ("two", "ef")):
         text += f'[[methods]]\nname = "nseg"\nlabel = "{label}"\nmasks = "{masks}"\n{grid}\n'
-        text += f"settings = {{ steps = {len(label)}, rounds = 0, exact = 4, starts = [0.0], lr = {0.1 if label == 'one' else 0.2} }}\n"
+        lr = 0.1 if label == "one" else 0.2
+        text += f"settings = {{ steps = {len(label)}, rounds = 0, exact = 4, starts = [0.0], lr = {lr} }}\n"
     one, run, trials, records = finished(tmp_path / "run", text)
     assert all(record["status"] == "done" for record in records)
     files = study.write_report(run, "tiny", tmp_path / "report")
