@@ -19,6 +19,7 @@ from nseg import NSEG, Explainer, InputError, LargeGraph, explain_many
 from nseg.datasets import load
 from nseg.explain.change import Counterfactual
 from nseg.names import LABELS, Names, from_run, resolve_names, to_run
+from nseg.plot.node_labels import fill_names
 
 
 class Payments(torch.nn.Module):
@@ -224,6 +225,13 @@ def test_features_that_are_none_are_reported_as_such_not_by_their_names() -> Non
     empty = Data(x=torch.tensor(0.0), edge_index=torch.zeros(2, 0, dtype=torch.long))
     with pytest.raises(InputError, match="x must have at least one node"):
         explain_many(explainer(), empty, 0)
+
+
+def test_names_that_were_said_are_still_names() -> None:
+    """A report takes the names that explanations carry, also after sentences were made with them."""
+    own = Names(nodes=("a", "b", "b"), classes=("no", "yes"))
+    assert own.node_label(2) == "b 2"
+    assert fill_names(Names(classes=("0", "1")), Data(names=own)) == Names(nodes=own.nodes, classes=("0", "1"))
 
 
 def test_names_that_do_not_fit_are_said() -> None:

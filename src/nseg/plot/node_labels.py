@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -57,7 +57,9 @@ def fill_names(names: Names, explanation: Explanation) -> Names:
     own: Names | None = explanation.get("names")
     if not isinstance(own, Names):
         return names
-    missing = {name: labels for name, labels in vars(own).items() if labels and not getattr(names, name)}
+    missing = {
+        one.name: labels for one in fields(Names) if not getattr(names, one.name) and (labels := getattr(own, one.name))
+    }
     return replace(names, **missing) if missing else names
 
 
