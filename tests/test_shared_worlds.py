@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from zoo import NODE_MODELS, explainer, graph, quick, seeded
+from torch import Tensor, nn
+from torch_geometric.data import Data
+from torch_geometric.nn import GraphConv
+from torch_geometric.utils import degree, scatter
+from zoo import CLASSES, FEATURES, NODE_MODELS, explainer, graph, quick, seeded
 
 from nseg import explain_many, metrics
 from nseg.explain import reported, verification
@@ -98,10 +101,10 @@ def test_the_sample_is_verified_alone_on_the_whole_graph(large: bool, monkeypatc
     monkeypatch.setattr(verification, "LARGE", 10 if large else LARGE)
     explain_many(explainer(model, quick(steps=3)), data, range(12))
     assert {nodes for _, nodes in sizes} == {data.num_nodes}, "the whole graph, one world per pass"
-    three = [one for one in sharing if len(one.which) == 3]
-    assert len(three) == 1
-    assert (three[0].number == 3) is not large, "alone, if the graph is not large"
-    assert sum(number == 3 for number, _ in sizes) == 2 * three[0].number
+    size = 2 if large else 3
+    (several,) = (one for one in sharing if len(one.which) == size)
+    assert (several.number == size) is not large, "alone, if the graph is not large"
+    assert sum(number == size for number, _ in sizes) == 2 * several.number
     assert any(one.number == len(one.which) == 1 for one in sharing), "one is alone in any case, of a small graph in full"
 
 
@@ -143,3 +146,33 @@ def test_metrics_ask_plainly_about_every_explanation_that_is_in_doubt(monkeypatc
     monkeypatch.setattr(sources.OneGraphSource, "reference", lambda *_: None)
     metrics.Evaluator(explain, data, found)
     assert asked == set(range(8))
+
+
+class SendersShare(nn.Module):
+    """Messages weigh what their sender receives, of which every node has one to share: less if it serves several worlds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GraphConv(FEATURES, 8), GraphConv(8, CLASSES)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        source, end = edge_index
+        share = 1 / degree(source, len(x)).clamp(min=1)
+        weight = (0.5 + scatter(share[source], end, dim_size=len(x)))[source]
+        found: Tensor = self.second(self.first(x, edge_index, weight).relu(), edge_index, weight)
+        return found
+
+
+def test_outermost_nodes_are_not_shared_if_the_model_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a tree every node sends to its parent alone, so that subgraphs are exact unless worlds share nodes."""
+    parent = torch.stack([torch.arange(1, 40), (torch.arange(1, 40) - 1) // 2])
+    data = Data(x=torch.randn(40, FEATURES, generator=torch.Generator().manual_seed(0)), edge_index=parent)
+    alone, hold = list[int](), verification._Verification.holds_alone
+
+    def watched(self: Any, b: int, kinds: Any) -> bool:
+        alone.append(b)
+        return hold(self, b, kinds)
+
+    monkeypatch.setattr(verification._Verification, "holds_alone", watched)
+    explain_many(explainer(seeded(SendersShare), quick(steps=3, intervention="remove")), data, range(8))
+    assert alone == [], "nothing is in doubt"

@@ -189,7 +189,7 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
             if note is not None:
                 warnings.warn(note, NsegWarning, stacklevel=3)
         plain = graph.plain_model(row, cuts.target)
-        wrong, _ = find_wrong(answer, torch.zeros_like(row[:1]), References(lambda _: plain, lambda _: plain), ())
+        wrong, _ = find_wrong(answer, torch.zeros_like(row[:1]), References(lambda *_: plain, lambda _: plain), ())
         if wrong:
             warnings.warn(REDONE.format(number=1), NsegWarning, stacklevel=3)
             ((_, answer),), _ = answer_all(self, plain)

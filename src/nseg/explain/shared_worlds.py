@@ -21,6 +21,9 @@ from nseg.graphs.inputs import EDGE_KIND
 from nseg.graphs.subgraph import reverse_edges
 from nseg.search.parts import EDGES, NODES, Masks
 
+BITS = 63
+"""Groups that one number stands for."""
+
 
 @dataclass(frozen=True)
 class _Covered:
@@ -37,11 +40,12 @@ class _Covered:
     value: Tensor
 
     def keep(self, group: Tensor) -> _Covered:
-        """The entries of each group, one group after the other; group -1 is left out. The owner is then the group."""
+        """The entries of each group that are not 0, one group after the other, without group -1; the owner is the group."""
         own = group[self.owner]
-        order = torch.argsort(own, stable=True)
-        order = order[int((own < 0).sum()) :]
-        return _Covered(own[order], self.position[order], self.value[order])
+        there = (own >= 0) & (self.value.flatten(1).any(1) if self.value.dim() > 1 else self.value != 0)
+        entry = there.nonzero().flatten()
+        entry = entry[torch.argsort(own[entry], stable=True)]
+        return _Covered(own[entry], self.position[entry], self.value[entry])
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,8 @@ class SharedMasks:
             if some:
                 mine = torch.isin(owner, which).nonzero().flatten()
                 owner, number, value = torch.searchsorted(which, owner[mine]), number[mine], value[mine]
-            parts[name] = _Covered(owner, torch.searchsorted(there, number), value)
+            complete = len(there) and int(there[-1]) == len(there) - 1  # sorted, so that each has its own number
+            parts[name] = _Covered(owner, number if complete else torch.searchsorted(there, number), value)
         if tied and EDGES in parts:
             parts[EDGES] = _both_directions(parts[EDGES], whole)
         if most:
@@ -141,43 +146,49 @@ def _both_directions(part: _Covered, whole: InstanceBatch) -> _Covered:
 def _group_compatible(parts: Sequence[_Covered], number: int, most: int) -> Tensor:
     """Groups of instances that agree wherever they set the same edge or node, [b].
 
-    Each instance joins the first of ``most`` groups that it can; -1 if there is none.
+    Each instance joins the first of ``most`` groups that it can; -1 if there is none. Bit g of a number stands for group g.
     """
     most = min(most, number)
     if not any(bool(part.value.any()) for part in parts):  # all keep nothing
         return torch.zeros(number, dtype=torch.long)
-    prepared = []
+    words, prepared = -(-most // BITS), []
     for part in parts:
-        value = _numbered(part.value)
-        item, entries = part.position, int(part.position.max()) + 1 if len(part.position) else 0
-        if entries > len(item):  # a large graph, of which few edges or nodes are set
-            used, item = torch.unique(item, return_inverse=True)
-            entries = len(used)
-        ptr = torch.searchsorted(part.owner, torch.arange(number + 1, device=part.owner.device))
-        # value of each item in each group; -1 if not set
-        known = np.full((entries, most), -1, dtype=np.int8 if value.dtype == torch.int8 else np.int32)
-        prepared.append((item.cpu().numpy(), value.cpu().numpy()[:, None], ptr.tolist(), known))
-    group, groups = np.full(number, -1, dtype=np.int64), 0
+        item, entries = _dense(part.position)
+        setting, settings = _settings(item, part.value)
+        ptr = torch.searchsorted(part.owner, torch.arange(number + 1, device=part.owner.device)).tolist()
+        # groups in which each item is set, and in which it is set to each of its values
+        known = np.zeros((entries, words), dtype=np.int64), np.zeros((settings, words), dtype=np.int64)
+        prepared.append((item.cpu().numpy(), setting.cpu().numpy(), ptr, *known))
+    group = np.full(number, -1, dtype=np.int64)
     for b in range(number):
-        fits = np.ones(groups, dtype=bool)
-        mine = [(item[ptr[b] : ptr[b + 1]], value[ptr[b] : ptr[b + 1]], known) for item, value, ptr, known in prepared]
-        for items, values, known in mine:
-            there = known[items][:, :groups]
-            fits &= ~((there >= 0) & (there != values)).any(0)
-        chosen = int(fits.argmax()) if fits.any() else groups
-        if chosen == most:
-            continue
-        group[b], groups = chosen, max(groups, chosen + 1)
-        for items, values, known in mine:
-            known[items, chosen] = values[:, 0]
+        differs = np.zeros(words, dtype=np.int64)
+        mine = [(item[ptr[b] : ptr[b + 1]], to[ptr[b] : ptr[b + 1]], *known) for item, to, ptr, *known in prepared]
+        for items, to, is_set, is_set_to in mine:
+            differs |= np.bitwise_or.reduce(is_set[items] & ~is_set_to[to], axis=0)
+        chosen = next((g for g in range(most) if not differs[g // BITS] >> g % BITS & 1), -1)
+        if chosen >= 0:
+            group[b] = chosen
+            for items, to, is_set, is_set_to in mine:
+                is_set[items, chosen // BITS] |= 1 << chosen % BITS
+                is_set_to[to, chosen // BITS] |= 1 << chosen % BITS
     return torch.from_numpy(group)
 
 
-def _numbered(value: Tensor) -> Tensor:
-    """A number from 0 for each row of values [M] or [M, w], equal for equal rows."""
+def _dense(position: Tensor) -> tuple[Tensor, int]:
+    """Positions as numbers below some number, which is not much larger than needed; and that number."""
+    entries = int(position.max()) + 1 if len(position) else 0
+    if entries <= len(position):
+        return position, entries
+    used, item = torch.unique(position, return_inverse=True)  # a large graph, of which few edges or nodes are set
+    return item, len(used)
+
+
+def _settings(item: Tensor, value: Tensor) -> tuple[Tensor, int]:
+    """A number for each pair of an item and a row of values [M] or [M, w], equal for equal pairs; and how many there are."""
     narrow = value.dim() == 1 or value.size(1) == 1
-    small = value.flatten().to(torch.int8)
-    if narrow and torch.equal(small.to(value.dtype), value.flatten()) and bool((small >= 0).all()):
-        return small  # hard masks
-    number: Tensor = torch.unique(value, dim=None if narrow else 0, return_inverse=True)[1].flatten()  # rows are slower
-    return number
+    hard = value.flatten().long()
+    if narrow and torch.equal(hard.to(value.dtype), value.flatten()):  # 0 or 1
+        return 2 * item + hard, 2 * int(item.max()) + 2 if len(item) else 0
+    number = torch.unique(value, dim=None if narrow else 0, return_inverse=True)[1].flatten()  # rows are slower
+    pairs, setting = torch.unique(item * (int(number.max()) + 1) + number, return_inverse=True)
+    return setting, len(pairs)

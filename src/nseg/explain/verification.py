@@ -64,13 +64,14 @@ class References:
     """Where the answers of a batch are verified.
 
     Args:
-        batched: returns the causal model of some instances on wider subgraphs, without shortcuts; None if there is none.
+        batched: returns the causal model of some instances on wider subgraphs, without shortcuts, in which they may share
+            the outermost nodes or not; None if there is none.
         plain: returns the causal model of one instance on the caller's whole graph, with the plain strategy.
         shared: returns the causal model of that graph for some instances of one row each, which answers row by row, with
             one world per pass or with several; None if each instance is a graph of its own.
     """
 
-    batched: Callable[[Tensor], CausalModel | None]
+    batched: Callable[[Tensor, bool], CausalModel | None]
     plain: Callable[[int], CausalModel]
     shared: Callable[[Tensor, bool], CausalModel] | None = None
 
@@ -132,7 +133,7 @@ class _Verification:
 
     def __init__(self, answer: BatchAnswer, numbers: Tensor, references: References) -> None:
         self.answer, self.numbers, self.references = answer, numbers, references
-        self.wide = references.batched(numbers)
+        self.wide = references.batched(numbers, True)
         shared = references.shared if not answer.common and answer.attributes is None else None
         self.whole = None if shared is None else shared(numbers, True)
         self.whole_size = 0 if self.whole is None else int(self.whole.instances.sizes.sum())
@@ -174,10 +175,9 @@ class _Verification:
                 good[b] &= self.holds_alone(b, kinds)
             return good
         plain = self.references.shared(self.numbers, False)
-        if self.large and len(sampled) > 1:
-            for kind in judged:
-                good[sampled] &= self._hold_shared(kind, self._share(kind, sampled, len(sampled)), plain)
-        alone = sampled[:1] if self.large else sampled
+        alone, others = (sampled[:1], sampled[1:]) if self.large else (sampled, sampled[:0])
+        for kind in judged if len(others) else ():
+            good[others] &= self._hold_shared(kind, self._share(kind, others, len(others)), plain)
         for kind in judged if self.large else kinds_of(self.answer):
             some = alone if kind in judged else alone[:1]
             good[some] &= self._hold_shared(kind, self._share(kind, some, 0), plain)
@@ -225,16 +225,28 @@ class _Verification:
         return SharedMasks.of(masks, instances, whole.instances, answer.tied, most, which)
 
     def _hold_batched(self, kinds: Sequence[str], which: Tensor) -> Tensor:
-        """Whether answers hold on wider subgraphs, [B]; not if there are none. Only those of ``which`` are asked."""
+        """Whether answers hold on wider subgraphs, [B]; not if there are none. Only those of ``which`` are asked.
+
+        A model that looks at what its nodes send differs where they share the outermost nodes, and is asked without that.
+        """
         good, wide = torch.ones_like(self.numbers, dtype=torch.bool), self.wide
         if wide is None:
             good[which] = False
         elif kinds and len(which):
-            wide.members_at_once = 8 * MEMBERS_AT_ONCE  # all worlds at once
-            batch = torch.cumsum(wide.instances.sizes[which], 0) // MEMBERS_AT_ONCE
-            for n in torch.unique(batch).tolist():
-                part = which[batch == n]
-                good[part] = self._hold(kinds, part, wide.select(part) if len(part) < len(good) else wide)
+            good = self._hold_on(wide, kinds, which)
+            if wide.strategy.hops is not None and not bool(good.all()):
+                apart, wrong = self.references.batched(self.numbers, False), (~good).nonzero().flatten()
+                good = good if apart is None else self._hold_on(apart, kinds, wrong)
+        return good
+
+    def _hold_on(self, wide: CausalModel, kinds: Sequence[str], which: Tensor) -> Tensor:
+        """Whether answers hold on the subgraphs of a reference; True for those that are not asked, [B]."""
+        good = torch.ones_like(self.numbers, dtype=torch.bool)
+        wide.members_at_once = 8 * MEMBERS_AT_ONCE  # all worlds at once
+        batch = torch.cumsum(wide.instances.sizes[which], 0) // MEMBERS_AT_ONCE
+        for n in torch.unique(batch).tolist():
+            part = which[batch == n]
+            good[part] = self._hold(kinds, part, wide.select(part) if len(part) < len(good) else wide)
         return good
 
     def _hold_shared(self, kind: str, together: SharedMasks, whole: CausalModel) -> Tensor:

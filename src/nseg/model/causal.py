@@ -128,7 +128,8 @@ class CausalModel:
         return None if self._tied is None else self._remover_of(self._tied)
 
     def _smaller_graphs(self, tied: bool, _: WorldRunner) -> Remover:
-        return SmallerGraphs(self.model, self.outcome, self.instances, batched=self.strategy.batched)
+        boundary = None if self.strategy.planned else self.strategy.hops
+        return SmallerGraphs(self.model, self.outcome, self.instances, batched=self.strategy.batched, boundary=boundary)
 
     def _of(self, instances: InstanceBatch, runner: WorldRunner) -> CausalModel:
         other = CausalModel(self.model, self.outcome, instances, self.strategy, self._runner.whole_calls, self._embeddings)

@@ -70,6 +70,7 @@ class SmallerGraphs(Remover):
         wide: the same instances with more edges, all of which stay or go together; the instances themselves if None.
         tied: whether an edge of the wider subgraphs goes with its reverse, if that is one of the instance.
         batched: whether worlds may share a forward pass.
+        boundary: nodes this many hops away only send messages, so that all worlds may share one copy of each; None if not.
 
     An explained edge (of a model that scores the edges of the graph) is never deleted, or there would be no output.
     """
@@ -82,10 +83,12 @@ class SmallerGraphs(Remover):
         wide: InstanceBatch | None = None,
         tied: bool = False,
         batched: bool = True,
+        boundary: int | None = None,
     ) -> None:
         self.model, self.outcome, self.instances, self.tied, self.batched = model, outcome, instances, tied, batched
         self.wide = instances if wide is None else wide
-        self._latest: tuple[int, WorldBatch] | None = None
+        self.boundary = boundary if self.wide.nodes_can_be_shared else None
+        self._latest: tuple[tuple[int, int | None], WorldBatch] | None = None
 
     @property
     def sizes(self) -> Tensor:
@@ -93,14 +96,14 @@ class SmallerGraphs(Remover):
 
     def select(self, which: Tensor, instances: InstanceBatch, runner: WorldRunner) -> SmallerGraphs:
         wide = None if self.wide is self.instances else self.wide.select(which)
-        return SmallerGraphs(self.model, self.outcome, instances, wide, self.tied, self.batched)
+        return SmallerGraphs(self.model, self.outcome, instances, wide, self.tied, self.batched, self.boundary)
 
     def repeat(self, times: int, instances: InstanceBatch, runner: WorldRunner) -> SmallerGraphs:
         wide = None if self.wide is self.instances else self.wide.repeat(times)
-        return SmallerGraphs(self.model, self.outcome, instances, wide, self.tied, self.batched)
+        return SmallerGraphs(self.model, self.outcome, instances, wide, self.tied, self.batched, self.boundary)
 
     def run(self, weights: Mapping[str, Tensor], worlds: int) -> Tensor:
-        batch, roles = self._world_batch(worlds), self.wide.roles
+        batch, roles = self._world_batch(worlds, None if "nodes" in weights else self.boundary), self.wide.roles
         inputs, rows = batch.inputs, batch.rows
         vanish, factor = nodes_vanish(self.wide.baseline), None
         if "nodes" in weights:
@@ -147,9 +150,9 @@ class SmallerGraphs(Remover):
         last = last if outside is None else last * outside.to(factor.dtype).view(-1, 1, 1)
         return torch.cat([factor, last], 1)[:, at]  # the last one at position -1
 
-    def _world_batch(self, worlds: int) -> WorldBatch:
-        if self._latest is None or self._latest[0] != worlds:
-            self._latest = worlds, self.wide.repeat_worlds(worlds)
+    def _world_batch(self, worlds: int, boundary: int | None) -> WorldBatch:
+        if self._latest is None or self._latest[0] != (worlds, boundary):
+            self._latest = (worlds, boundary), self.wide.repeat_worlds(worlds, boundary)
         return self._latest[1]
 
 

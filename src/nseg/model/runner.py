@@ -173,7 +173,7 @@ class WorldRunner:
         """
         if not self.strategy.planned:
             if (worlds, share) not in self._plans:
-                self._plans = {(worlds, share): Plan(self.instances.repeat_worlds(worlds), [])}
+                self._plans = {(worlds, share): Plan(self._world_batch(worlds, share), [])}
             return self._plans[worlds, share]
         if (worlds, share) not in self._plans:
             if self._messages is None and self.strategy.drop_edges and not isinstance(self.model, HeteroModel):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -237,15 +238,21 @@ class TracedGraph:
         causal.each_row = True
         return causal
 
-    def reference_model(self, cuts: TargetCuts, which: Tensor) -> CausalModel | None:
+    def reference_model(self, cuts: TargetCuts, which: Tensor, share: bool = False) -> CausalModel | None:
         """The causal model of some instances without shortcuts that depend on the instance; None if they are not cut.
 
         Subgraphs are wider than any layer needs, all messages are passed, nothing is carried over from the whole graph.
+
+        Args:
+            cuts: subgraphs around the explained rows.
+            which: the instances.
+            share: whether worlds and instances share one copy of each outermost node, which only sends messages.
         """
         if self.strategy.hops is None:
             return None
-        wide = cuts.at(max(self.hops, self.strategy.hops) + 1)
-        return self._causal_model(wide if len(which) == len(wide) else wide.select(which), UNTRACED)
+        hops = max(self.hops, self.strategy.hops) + 1
+        strategy, wide = replace(UNTRACED, hops=hops) if share else UNTRACED, cuts.at(hops)
+        return self._causal_model(wide if len(which) == len(wide) else wide.select(which), strategy)
 
     @property
     def slow_note(self) -> str | None:

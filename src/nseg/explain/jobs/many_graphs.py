@@ -169,7 +169,7 @@ class ManyGraphsJob(ExplainJob):
         found: dict[int, Answer] = {}
         sample = [n for n, number in enumerate(numbers) if number in self.sample]
         references = References(
-            lambda which: pack(which.tolist(), UNTRACED) if len(which) > 1 else None,
+            lambda which, _: pack(which.tolist(), UNTRACED) if len(which) > 1 else None,
             lambda n: pack([n], PLAIN),
         )
         if self.plain or not strategies:

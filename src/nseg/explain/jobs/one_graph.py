@@ -126,7 +126,7 @@ class OneGraphJob(ExplainJob):
         found: dict[int, Answer] = {}
         sample = [n for n, r in enumerate(row.tolist()) if r in self.sample]
         references = References(
-            lambda which: graph.reference_model(cuts, which),
+            lambda which, share: graph.reference_model(cuts, which, share),
             lambda n: graph.plain_model(row[n : n + 1], cuts.target[n : n + 1]),
             lambda which, batched: graph.shared_model(row[which], cuts.target[which], batched),
         )
