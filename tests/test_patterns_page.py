@@ -33,7 +33,7 @@ def test_the_view_holds_what_was_found(found: tuple[Any, Any, Patterns]) -> None
     view = patterns_view(patterns)
     assert [one["name"] for one in view] == ["without", "with"]
     shown, pattern = view[1]["patterns"][0], patterns.classes[1].patterns[0]
-    assert (shown["text"], shown["sentence"]) == (pattern.text, pattern.sentence())
+    assert (shown["text"], shown["sentence"]) == (pattern.text, pattern.sentence("It"))
     assert shown["necessity"][:2] == [pattern.necessity.changed, pattern.necessity.number]
     assert shown["examples"] == list(pattern.examples)
     assert (len(shown["nodes"]), shown["edges"]) == (2, [[0, 1, 1.0]])
@@ -61,7 +61,7 @@ def test_the_tab_shows_patterns_and_leads_to_examples(found: tuple[Any, Any, Pat
         page.wait_for_selector("article.patterns")
         assert page.locator("main h2").inner_text() == "What the model looks at"
         assert page.locator(".card h4").all_inner_texts() == [one.text for one in found[2]]
-        assert [one.sentence() in page.locator("article").inner_text() for one in found[2]] == [True] * len(found[2])
+        assert [one.sentence("It") in page.locator("article").inner_text() for one in found[2]] == [True] * len(found[2])
         assert page.get_by_role("img", name="N - O").count() == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         card = page.locator(".card").last

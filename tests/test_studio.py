@@ -129,7 +129,7 @@ def test_the_smallest_change_changes_the_class() -> None:
     with pytest.raises(InputError, match="to must be a class of the model"):
         asked.smallest_change(GraphEdits(), target=5)
     back, words = asked.smallest_change(edits, target=0)  # what was removed can be put back
-    assert (back, words.split(" and ")[0]) == (GraphEdits(), f"Add the edge {' - '.join(map(str, *edits.removed))}")
+    assert (back, words.split(" and ")[0]) == (GraphEdits(), f"Put back the edge {' - '.join(map(str, *edits.removed))}")
     everything = GraphEdits(removed=frozenset(undirected_pairs(data)))
     with pytest.raises(ModelError, match="there must be an edge"):
         asked.predict(everything)
@@ -479,6 +479,30 @@ def test_a_person_clicks_and_sees_what_the_model_says(running: Studio) -> None:
         says = page.locator("#probabilities tr.best th").inner_text()
         assert page.locator("#target option:disabled").inner_text() == says  # one asks why not another class
         assert page.evaluate("document.querySelector('#target').selectedOptions[0].textContent") != says
+
+
+@browser_needed
+def test_a_molecule_has_bonds_that_go_and_come_back() -> None:
+    """Cyclopropanone: its double bond is two lines. The model says class 0 while there are more than seven edges."""
+    pytest.importorskip("rdkit")
+    edges = torch.tensor([[0, 1, 1, 2, 1, 3, 0, 3], [1, 0, 2, 1, 3, 1, 3, 0]])
+    graph = Data(x=torch.ones(4, 2), edge_index=edges, smiles="C1C(=O)C1")
+    studio = make_studio(explainer(Failing(), quick(steps=5), GRAPH_CONFIG, edge_mask_type="object"), [graph]).start()
+    wait_for(studio)
+    with opened(studio.address, LARGE) as (page,):
+        double = page.get_by_role("checkbox", name="bond C1 - O2", exact=True)
+        assert double.locator("line.edge").count() == 2
+        double.focus()
+        page.keyboard.press("Enter")
+        page.locator("#says", has_text="class 1, and not class 0").wait_for()
+        page.get_by_role("button", name="Why not this class?").click()
+        page.locator("#message", has_text="Put back the bond C1 - O2 and the model says class 0").wait_for()
+        assert double.get_attribute("aria-checked") == "true"
+        page.get_by_role("button", name="Undo").click()
+        page.locator("#message", has_not_text="Put back").wait_for(state="attached")  # it was about another step
+        page.get_by_text("Steps (2)").click()
+        assert "bond C1 - O2 on" in page.locator(".session-steps").inner_text()
+    studio.stop()
 
 
 @browser_needed

@@ -214,7 +214,8 @@ class GraphQuestions:
         )
         removed = (edits.removed - back) | (gone - edits.added)
         values = dict(edits.values) | {(number[one.node], one.feature): one.after for one in found.features}
-        return replace(edits, removed=removed, added=edits.added - gone, values=values), found.words()
+        words = found.words().replace("Add the", "Put back the").replace("add the", "put back the")
+        return replace(edits, removed=removed, added=edits.added - gone, values=values), words
 
     def _gone(self, part: GraphPart, removed: frozenset[tuple[int, int]]) -> Data:
         """Edges of the graph that were removed, in both directions, with the model's arguments of each."""

@@ -54,9 +54,11 @@ class Pattern:
         """Share of the predictions of the class that the pattern explains."""
         return self.explained / self.predictions
 
-    def sentence(self) -> str:
-        """What is known of the pattern."""
-        parts = [f"{self.text} explains {self.explained} of {plural(self.predictions, 'prediction')} of {self.class_name}"]
+    def sentence(self, name: str | None = None) -> str:
+        """What is known of the pattern; it is called by its text if no name is given."""
+        parts = [
+            f"{name or self.text} explains {self.explained} of {plural(self.predictions, 'prediction')} of {self.class_name}"
+        ]
         if self.others:
             parts.append(f"occurs in {self.elsewhere} of {plural(self.others, 'prediction')} of other classes")
         if self.necessity is not None:

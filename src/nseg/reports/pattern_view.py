@@ -28,7 +28,7 @@ def _pattern(pattern: Pattern, patterns: Patterns) -> JsonObject:
     scene = pattern_scene(pattern, patterns.vocabulary, kinds)
     return {
         "text": pattern.text,
-        "sentence": pattern.sentence(),
+        "sentence": pattern.sentence("It"),  # its text is the heading
         "coverage": rounded(pattern.coverage),
         "elsewhere": rounded(pattern.elsewhere / pattern.others) if pattern.others else None,
         "right": pattern.right,

@@ -32,6 +32,9 @@ export function groupColour(group: number): string {
   return group < 0 ? colour("faint") : (PALETTE[group % PALETTE.length] ?? "#888");
 }
 
+/** Height of the buttons at the top of a drawing, in pixels. */
+const BUTTONS = 44;
+
 /** Above this number of nodes, a drawing starts zoomed to the kept part: the whole graph would be a cloud of dots. */
 const MAX_NODES_AT_START = 80;
 
@@ -190,6 +193,12 @@ export class Drawing {
     const cy = this.cy;
     if (cy === null) return;
     cy.fit(undefined, 20);
+    const box = cy.elements().renderedBoundingBox();
+    if (box.y1 < BUTTONS && box.x2 > cy.width() / 2) {
+      const room = cy.height() - BUTTONS - 10; // nothing lies behind the buttons at the top right
+      if (box.h > room) cy.zoom(cy.zoom() * (room / box.h)).center();
+      cy.panBy({ x: 0, y: BUTTONS - cy.elements().renderedBoundingBox().y1 });
+    }
     if (!this.payload.molecules && cy.zoom() > 1.6) cy.zoom({ level: 1.6, position: middle(cy.elements().boundingBox()) }).center();
   }
 

@@ -72,15 +72,15 @@ export function valueOf(edits: Edits, node: number, feature: number, before: num
 }
 
 /** What a step changes, one text per change. */
-export function difference(before: Edits, after: Edits, node: (n: number) => string, feature: (f: number) => string): string[] {
+export function difference(before: Edits, after: Edits, node: (n: number) => string, feature: (f: number) => string, word = "edge"): string[] {
   const edge = ([a, b]: Pair): string => `${node(a)} - ${node(b)}`;
   const new_ = <T>(a: readonly T[], b: readonly T[]): T[] => b.filter((one) => !a.some((other) => JSON.stringify(one) === JSON.stringify(other)));
   const kept = (n: number, f: number): boolean => after.values.some(([m, g]) => m === n && g === f);
   return [
-    ...new_(before.removed, after.removed).map((pair) => `edge ${edge(pair)} off`),
-    ...new_(after.removed, before.removed).map((pair) => `edge ${edge(pair)} on`),
-    ...new_(before.added, after.added).map((pair) => `new edge ${edge(pair)}`),
-    ...new_(after.added, before.added).map((pair) => `no new edge ${edge(pair)}`),
+    ...new_(before.removed, after.removed).map((pair) => `${word} ${edge(pair)} off`),
+    ...new_(after.removed, before.removed).map((pair) => `${word} ${edge(pair)} on`),
+    ...new_(before.added, after.added).map((pair) => `new ${word} ${edge(pair)}`),
+    ...new_(after.added, before.added).map((pair) => `no new ${word} ${edge(pair)}`),
     ...new_(before.hidden, after.hidden).map((n) => `features of ${node(n)} off`),
     ...new_(after.hidden, before.hidden).map((n) => `features of ${node(n)} on`),
     ...new_(before.values, after.values).map(([n, f, value]) => `${feature(f)} of ${node(n)} is ${value}`),

@@ -72,7 +72,7 @@ function show(found: View): void {
   output.max = String(found.outputs - 1);
   replaceContent(target, ...found.classes.map((name, n) => h("option", { value: n }, name)));
   target.value = String(found.classes.findIndex((_, n) => n !== found.predicted));
-  replaceContent(chooser, h("option", { value: "" }, "no node"), ...found.nodes.map(([id]) => h("option", { value: id }, nodeLabel(found, id))));
+  replaceContent(chooser, h("option", { value: "" }, found.molecule ? "no atom" : "no node"), ...found.nodes.map(([id]) => h("option", { value: id }, nodeLabel(found, id))));
   say(notDrawn(found));
   adding = null;
   draw();
@@ -93,7 +93,9 @@ async function change(next: Edits, known: Partial<Step> = {}): Promise<void> {
 /** Go to a step; the model is asked if its answer is not known. */
 async function visit(to: number): Promise<void> {
   step = Math.min(Math.max(to, 0), steps.length - 1);
-  explanation = steps[step]?.explanation ?? explanation;
+  const earlier = steps.slice(0, step + 1).reverse().find((one) => one.explanation)?.explanation;
+  explanation = steps[step]?.explanation ?? explanation ?? (recorded ? (earlier ?? null) : null);
+  say(steps[step]?.words ?? "");
   draw();
   const here = steps[step];
   if (view === null || here === undefined || recorded) return;
@@ -168,6 +170,7 @@ function draw(): void {
   if (view === null) return;
   drawGraph(view, { edits: edits(), explanation, chosen: typeof adding === "number" ? adding : null, selected });
   join.setAttribute("aria-pressed", String(adding !== null));
+  join.textContent = view.molecule ? "Add a bond" : "Add an edge";
   undo.toggleAttribute("disabled", step === 0);
   redo.toggleAttribute("disabled", step === steps.length - 1);
   chooser.value = selected === null ? "" : String(selected);
@@ -242,7 +245,7 @@ function drawFeatures(shown: View): void {
   const head = h("tr", {}, ...["feature", "on", "value", "before"].map((text) => h("th", { scope: "col" }, text)));
   const list = rows.length > 0 && h("div", { id: "feature-list", tabindex: 0, role: "region", "aria-label": "List of features" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)));
   const focused = document.activeElement?.getAttribute("aria-label");
-  replaceContent(table, h("h2", {}, "Features"), labelled("Node", chooser), list);
+  replaceContent(table, h("h2", {}, "Features"), labelled(shown.molecule ? "Atom" : "Node", chooser), list);
   if (focused) [...table.querySelectorAll<HTMLElement>("input")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
 }
 
@@ -250,7 +253,7 @@ function drawHistory(shown: View): void {
   const label = (n: number): string => nodeLabel(shown, n);
   const feature = (n: number): string => shown.feature_names[n] ?? `feature ${n}`;
   const items = steps.map((one, n) => {
-    const text = n === 0 ? "the graph as it is" : few(difference(steps[n - 1]?.edits ?? NONE, one.edits, label, feature)) || "no change";
+    const text = n === 0 ? "the graph as it is" : few(difference(steps[n - 1]?.edits ?? NONE, one.edits, label, feature, edgeWord(shown))) || "no change";
     const p = one.predicted === undefined ? "" : `: ${shown.classes[one.predicted] ?? ""} ${number(one.probabilities?.[one.predicted] ?? 0)}`;
     const button = h("button", { type: "button", class: "step", "aria-current": n === step ? "step" : null, click: () => void visit(n) }, `${n}. ${text}${p}`);
     return h("li", {}, button, one.words ? h("p", { class: "note" }, one.words) : null, one.explanation ? h("p", { class: "note" }, one.explanation.words) : null);

@@ -23,6 +23,7 @@ test("steps are described by what they change", () => {
   const feature = (n: number): string => `feature ${n}`;
   assert.deepEqual(difference(NONE, switchEdge(NONE, [1, 2]), label, feature), ["edge C 1 - C 2 off"]);
   assert.deepEqual(difference(switchEdge(NONE, [1, 2]), NONE, label, feature), ["edge C 1 - C 2 on"]);
+  assert.deepEqual(difference(NONE, switchEdge(NONE, [1, 2]), label, feature, "bond"), ["bond C 1 - C 2 off"]);
   assert.deepEqual(difference(setValue(NONE, 1, 0, 2, 1), setValue(NONE, 1, 0, 3, 1), label, feature), ["feature 0 of C 1 is 3"]);
   assert.equal(few(["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
 });
