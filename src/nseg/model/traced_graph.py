@@ -264,7 +264,7 @@ class TracedGraph:
         model = self.model.model if isinstance(self.model, HeteroModel) else self.model
         return (
             f"Shortcuts are not exact for {type(model).__name__}: {self.obstacle}. Each explanation therefore runs "
-            f"{how}, hundreds of times. The answers are the same, only slower."
+            f"{how}, often thousands of times. The answers are the same, only slower."
         )
 
     @property
