@@ -15,14 +15,15 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
+from hetero_zoo import hetero_graph, make_net
 from ray_cluster import local_cluster
 from test_long_runs import CUT, TARGETS, content, made, run
 from torch_geometric.data import Data
 from torch_geometric.explain import GNNExplainer
-from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, quick, seeded
+from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, quick, seeded
 
 import nseg
-from nseg import BackendError, InputError, explain_many, study
+from nseg import BackendError, Explainer, InputError, explain_many, study
 from nseg.backends import NAMES, Backend, Local, Processes, Ray, make, start
 from nseg.backends.serialize import MIN_BUFFER_BYTES, deserialize, serialize, serialize_with_buffers
 from nseg.runs.folder import stored_shards
@@ -31,6 +32,7 @@ from nseg.runs.folder import stored_shards
 @pytest.fixture(scope="module", params=["local", "processes", "ray"])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     if request.param == "ray":
+        pytest.importorskip("ray")
         with local_cluster(nodes=2) as cluster, Ray(cluster.address) as made_:
             yield made_
     else:
@@ -95,6 +97,12 @@ def test_explanations_are_the_same_bit_for_bit(backend: Backend, tmp_path: Path)
     assert content(run_into(tmp_path / "a", Local())) == content(run_into(tmp_path / "b", backend))
 
 
+def of_types() -> Explainer:
+    """An explainer of a heterogeneous graph."""
+    masks = {"edge_mask_type": "object", "node_mask_type": "object"}
+    return Explainer(make_net("to_hetero"), quick(steps=2), explanation_type="model", model_config=NODE_CONFIG, **masks)
+
+
 def run_into(folder: Path, backend: Backend) -> Path:
     run(folder / "nodes", made(edge_mask_type="object", node_mask_type="object"), backend=backend)
     links = explainer(seeded(Link), quick(steps=2), LINK_CONFIG)
@@ -102,6 +110,7 @@ def run_into(folder: Path, backend: Backend) -> Path:
     some = [graph(nodes=5 + n, edges=9, seed=n) for n in range(4)]
     run(folder / "graphs", explainer(seeded(Molecule), quick(steps=2), GRAPH_CONFIG), some, None, shard=2, backend=backend)
     torch.manual_seed(3)
+    run(folder / "types", of_types(), hetero_graph(), [0, 3, 1], shard=2, backend=backend)
     run(folder / "random", explainer(seeded(NODE_MODELS["gcn"]), GNNExplainer(epochs=2)), index=range(4), backend=backend)
     return folder
 
@@ -113,6 +122,11 @@ def test_explanations_in_memory_keep_their_graphs_and_order(backend: Backend) ->
         assert one.output_id == other.output_id
         assert one.pns == other.pns
         assert all(torch.equal(one[k], other[k]) for k in ("edge_mask", "hard_edge_mask", "x", "edge_index", "prediction"))
+    data = hetero_graph()
+    here, there = (explain_many(of_types(), data, [3, 0], shard=1, backend=one) for one in ("local", backend))
+    for one, other in zip(here, there, strict=True):
+        assert (one.output_id, one.pns, one.words()) == (other.output_id, other.pns, other.words())
+        assert all(torch.equal(one[k].hard_edge_mask, other[k].hard_edge_mask) for k in data.edge_types)
 
 
 def test_progress_is_shown(backend: Backend, capsys: pytest.CaptureFixture[str]) -> None:
@@ -282,12 +296,14 @@ def test_workers_are_forks_only_where_that_is_safe(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.skipif(not hasattr(os, "fork") or sys.platform != "linux", reason="only Linux forks safely")
-@pytest.mark.parametrize("forked", [True, False])
-def test_forked_and_new_workers_give_the_same_explanations(forked: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("forked", "workers"), [(True, 2), (False, 1)])  # a new one takes seconds to start
+def test_forked_and_new_workers_give_the_same_explanations(
+    forked: bool, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nseg.backends.processes.can_fork", lambda: forked)
     here = explain_many(made(), graph(), TARGETS, **CUT)
     threads, files = torch.get_num_threads(), set(os.listdir("/proc/self/fd"))
-    with Processes(2) as pool:
+    with Processes(workers) as pool:
         with torch.no_grad():
             assert dict(pool.map(torch_state, [0])) == {0: (os.getpid(), 1, True)}
         assert isinstance(pool._processes[0].process, start.ForkedProcess) is forked

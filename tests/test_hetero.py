@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Shortcuts are not exact")
 
 def explainer_of(model: nn.Module, nodes: str | None = None, edges: bool = True, **changes: Any) -> Explainer:
     config = changes.pop("model_config", NODE)
-    few = {"steps": 8, "starts": (0.0,), "rounds": 1, "path_points": 4}  # quality is not the question here
+    few = {"steps": 4, "starts": (0.0,), "rounds": 1, "path_points": 4, "exact": 8}  # quality is not the question here
     algorithm = NSEG(**{**few, **changes.pop("settings", {})})
     kind = "object" if edges else None
     chosen = {"explanation_type": "model", "edge_mask_type": kind, "node_mask_type": nodes, **changes}
@@ -84,7 +84,7 @@ def test_a_batch_gives_what_each_target_gets_alone_and_from_the_explainer(name: 
     data, explainer = hetero_graph(), explainer_of(make_net(name), "object")
     many = explain_many(explainer, data)
     assert [one.output_id for one in many] == list(range(PAPERS))
-    for number in (0, 6):
+    for number in (6,):
         (alone,) = explain_many(explainer, data, index=[number])
         whole = explainer(data.x_dict, data.edge_index_dict, index=number)
         assert many[number].pns == pytest.approx(alone.pns, abs=1e-6)

@@ -121,7 +121,7 @@ def test_the_default_is_never_better_than_enumeration_and_close_to_it(name: str,
         rows = [0, 3, 5, 7, 9, 11]
         oracle = explainer(model, baselines.make("exhaustive", undirected=False, most=18, intervention=by), **masks)
         ours = explainer(model, NSEG(tolerance=0.0, exact=0, intervention=by), **masks)
-        some = [row for row, count in zip(rows, elements(ours, data, rows), strict=True) if count <= 14]
+        some = [row for row, count in zip(rows, elements(ours, data, rows), strict=True) if count <= 12]
         for best, found in zip(explain_many(oracle, data, some), explain_many(ours, data, some), strict=True):
             assert best.exact
             assert not found.exact
@@ -155,7 +155,7 @@ def test_small_instances_are_solved_exactly_and_say_so() -> None:
 @pytest.mark.parametrize("name", ["gcn", "gin", "gat"])
 def test_moves_never_lose(name: str, nodes) -> None:
     model, data, settings = seeded(NODE_MODELS[name]), graph(), Settings(rounds=4)
-    with causal_model(model, data, [0, 3, 5, 9, 11]) as causal:
+    with causal_model(model, data, [0, 5, 9]) as causal:
         parts = MaskParts.of(causal.instances, True, nodes)
         scorer = SubsetScorer(causal, parts, settings)
 
@@ -172,7 +172,7 @@ def test_moves_never_lose(name: str, nodes) -> None:
         assert (score(small) <= limit.most).all()
         assert not (small & ~climbed).any()
         assert small.sum() < climbed.sum()
-        for b in range(5):  # as it would be alone
+        for b in range(3):  # as it would be alone
             alone = causal.select(torch.tensor([b]))
             mine = parts.owner == b
             assert torch.equal(climb_merit(alone, parts.on(alone.instances), before[mine], settings), climbed[mine])
@@ -223,13 +223,13 @@ def test_connected_explanations_are_connected_and_hold_the_explained_node(undire
     model, data = seeded(NODE_MODELS["gin"]), graph()
     explain = explainer(model, NSEG(connected=True, undirected=undirected, tolerance=0.0))
     kept = 0
-    for one in explain_many(explain, data, range(12)):
+    for one in explain_many(explain, data, range(6)):
         edges = one.node_id[one.edge_index[:, one.hard_edge_mask]].t().tolist()
         together = nx.Graph(edges)
         kept += len(edges)
         assert not edges or (nx.is_connected(together) and one.output_id in together)
-    assert kept > 12
-    graphs = [graph(nodes=12, edges=14, seed=s) for s in range(3)]
+    assert kept > 6
+    graphs = [graph(nodes=10, edges=11, seed=s) for s in range(3)]
     explain = explainer(seeded(Molecule), NSEG(connected=True, undirected=undirected), GRAPH_CONFIG)
     for one in explain_many(explain, graphs):
         edges = one.edge_index[:, one.hard_edge_mask].t().tolist()
@@ -263,12 +263,12 @@ def test_edges_are_ranked_by_the_weakest_link_in_the_maximum_spanning_tree() -> 
 
 def test_an_instance_that_stops_early_takes_the_same_steps_alone_and_in_a_batch() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph()
-    rows, settings = list(range(12)), Settings(steps=60, patience=6)
+    rows, settings = list(range(6)), Settings(steps=60, patience=6)
     with causal_model(model, data, rows) as causal:
         parts = MaskParts.of(causal.instances, edges=True)
         found = climb_bound(causal, parts, settings)
         assert found.steps.min() < found.steps.max() <= 60
-        for b in range(12):
+        for b in range(6):
             alone = causal.select(torch.tensor([b]))
             one = climb_bound(alone, parts.on(alone.instances), settings)
             assert int(one.steps) == int(found.steps[b])

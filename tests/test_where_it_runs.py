@@ -71,9 +71,9 @@ def node_explainer(put: Put, algorithm: Any = None, model: str = "gcn", **masks:
     return explainer(put(seeded(NODE_MODELS[model])), algorithm or quick(**SMALL), **(masks or EDGES)), put(small())
 
 
-def nodes(put: Put, **options: Any) -> Any:
+def nodes(put: Put, rows: tuple[int, ...] = (3, 5), **options: Any) -> Any:
     explain, data = node_explainer(put, **options)
-    return explain_many(explain, data, [3, 5])
+    return explain_many(explain, data, rows)
 
 
 def links(put: Put) -> Any:
@@ -83,7 +83,7 @@ def links(put: Put) -> Any:
 
 def graphs(put: Put) -> Any:
     explain = explainer(put(seeded(Molecule)), quick(**SMALL), GRAPH_CONFIG, **EDGES | NODES)
-    return explain_many(explain, [put(graph(9, 12, seed)) for seed in range(3)])
+    return explain_many(explain, [put(graph(6, 7, seed)) for seed in range(2)])
 
 
 def one_call(put: Put) -> Any:
@@ -129,7 +129,7 @@ def measured(put: Put, laws: tuple[str, ...] = (), **masks: Any) -> Any:
 
 def undirected_graphs(put: Put) -> Any:
     explain = explainer(put(seeded(Molecule)), quick(**SMALL, undirected=True), GRAPH_CONFIG)
-    data = [put(graph(9, 12, seed)) for seed in range(3)]
+    data = [put(graph(6, 7, seed)) for seed in range(2)]
     found = explain_many(explain, data)
     judge = Evaluator(explain, data, found)
     return [found, judge.fidelity("hard"), judge.each("hard", "remove")]
@@ -259,7 +259,7 @@ SCENARIOS: dict[str, Callable[[Put], Any]] = {
     "large graph": large_graph,
     "large graph, links": large_graph_links,
     **{
-        f"method {name}": lambda put, name=name: nodes(put, algorithm=make(name, **RIVALS.get(name, {})))
+        f"method {name}": lambda put, name=name: nodes(put, (3,), algorithm=make(name, **RIVALS.get(name, {})))
         for name in CATALOGUE
         if name not in ("nseg", "attention", "exhaustive", "pgexplainer")
     },
