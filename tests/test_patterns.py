@@ -257,6 +257,22 @@ def test_relabelling_the_nodes_of_all_graphs_changes_nothing() -> None:
     assert nseg.patterns(again, other, explainer=explainer, **NAMES).records() == first
 
 
+def test_a_pattern_that_is_enough_loses_what_it_does_not_need() -> None:
+    """Explanations that keep C - N - O, where N - O is the cause, give N - O, if the model can be asked."""
+    data, explanations = bonds()
+    wide = [chain([0, 0, 1, 2], 1) for _ in range(12)]
+    kept = [explained(graph, n, [(1, 2), (2, 3)], 1) for n, graph in enumerate(wide)]
+    rest = [(graph, one) for graph, one in zip(data, explanations, strict=True) if int(one.target) == 0]
+    graphs = [*wide, *(graph for graph, _ in rest)]
+    both = [*kept, *(explained(graph, 12 + n, [(0, 1)], 0) for n, (graph, _) in enumerate(rest))]
+    asked, told = (
+        nseg.patterns(both, graphs, explainer=one, **NAMES).classes[1].patterns for one in (bond_explainer(), None)
+    )
+    assert [one.text for one in told] == ["C - N - O"]
+    assert [one.text for one in asked] == ["N - O"]
+    assert asked[0].explained == asked[0].predictions
+
+
 def test_a_planted_cause_is_necessary_and_sufficient() -> None:
     data, explanations = bonds()
     explainer = bond_explainer()
