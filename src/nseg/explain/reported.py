@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.explain.config import MaskType
 
+from nseg.graphs.baseline import nodes_vanish
 from nseg.graphs.batch import InstanceBatch
 from nseg.model.causal import CausalModel
 from nseg.search.formulas import mix, pns_bound
@@ -47,7 +48,10 @@ def size_number(answer: BatchAnswer, kind: str) -> Tensor:
 
 
 def _interventions(answer: BatchAnswer) -> list[str]:
-    return [name for name in answer.measured.by if name == "mask" or EDGES in answer.hard]
+    """The interventions by which numbers are measured; without edges to delete, or nodes, deletion is masking."""
+    baseline = answer.instances.baseline
+    deletes = EDGES in answer.hard or (NODES in answer.hard and baseline is not None and nodes_vanish(baseline))
+    return [name for name in answer.measured.by if name == "mask" or deletes]
 
 
 def judged_by(answer: BatchAnswer) -> list[str]:
