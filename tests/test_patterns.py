@@ -258,7 +258,7 @@ def test_relabelling_the_nodes_of_all_graphs_changes_nothing() -> None:
 
 
 def test_a_pattern_that_is_enough_loses_what_it_does_not_need() -> None:
-    """Explanations keep C - C - N - O, the cause is N - O: a carbon goes if the model can be asked; two edges always stay."""
+    """Explanations keep C - C - N - O, the cause is N - O: a carbon goes if the model can be asked; two edges stay."""
     data, explanations = bonds()
     rest = [graph for graph, one in zip(data, explanations, strict=True) if int(one.target) == 0]
     graphs = [*(chain([0, 0, 0, 1, 2], 1) for _ in range(12)), *rest]
