@@ -49,8 +49,7 @@ def size_number(answer: BatchAnswer, kind: str) -> Tensor:
 
 def _interventions(answer: BatchAnswer) -> list[str]:
     """The interventions by which numbers are measured; without edges to delete, or nodes, deletion is masking."""
-    baseline = answer.instances.baseline
-    deletes = EDGES in answer.hard or (NODES in answer.hard and baseline is not None and nodes_vanish(baseline))
+    deletes = EDGES in answer.hard or (NODES in answer.hard and nodes_vanish(answer.instances.baseline))
     return [name for name in answer.measured.by if name == "mask" or deletes]
 
 
