@@ -1,10 +1,10 @@
-"""Why explanations of HGT on DBLP hold fewer author-paper-conference paths if edges are deleted; write results/dblp_paths.csv.
+"""Why fewer explanations of HGT on DBLP hold a path to a conference if edges are deleted; write results/dblp_paths.csv.
 
     NSEG_DATA=... python benchmarks/dblp_paths.py [--authors 100]
 
-Each row is one change of NSEG's settings. ``paths`` is the share of explanations that hold such a path, ``or_other`` the share
-in which the explanation or one of its alternatives does. The last rows are about the network: ``keeps`` is the share of authors
-that keep their class without all edges of the named types.
+Each row is one change of NSEG's settings. ``paths`` is the share of explanations that hold an author-paper-conference path,
+``or_other`` the share in which the explanation or one of its alternatives does. The last rows are about the network: ``keeps``
+is the share of authors that keep their class without all edges of the named types.
 """
 
 from __future__ import annotations
