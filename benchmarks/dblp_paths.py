@@ -3,8 +3,8 @@
     NSEG_DATA=... python benchmarks/dblp_paths.py [--authors 100]
 
 Each row is one change of NSEG's settings. ``paths`` is the share of explanations that hold an author-paper-conference path,
-``or_other`` the share in which the explanation or one of its alternatives does. The last rows are about the network: ``keeps``
-is the share of authors that keep their class without all edges of the named types.
+``or_other`` the share in which the explanation or one of its alternatives does. The last rows are about the network:
+``keeps`` is the share of authors that keep their class without all edges of the named types.
 """
 
 from __future__ import annotations
