@@ -162,7 +162,7 @@ class MethodAnswer:
             "exact": bool(self.explanation.get("exact") or False),
             **({"cells": self._cells_json(scene)} if self.method.node_mask is MaskType.attributes else {}),
             **self._numbers(),
-            "deletion": deletion_text(self.explanation) or None,
+            "deletion": deletion_text(self.explanation, molecule) or None,
             "stops": self._stops(counted),
             "words": None if certificates is None else certificates[self.position].words(class_name, molecule),
         }

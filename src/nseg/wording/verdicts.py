@@ -132,10 +132,11 @@ def _own_findings(one: Explanation) -> Findings:
     )
 
 
-def deletion_text(explanation: Explanation) -> str:
+def deletion_text(explanation: Explanation, molecule: bool | None = None) -> str:
     """Whether an explanation of edges holds if edges are really deleted, in one sentence.
 
-    Nothing if nobody knows, or if it holds neither way, which the verdict says.
+    Nothing if nobody knows, or if it holds neither way, which the verdict says. Edges of a molecule (as the explanation's
+    names say if None) are bonds.
 
     >>> facts = {"hard_edge_mask": [True], "intervention": "mask", "holds_masked": True, "holds_removed": False}
     >>> deletion_text(Explanation(pns_removed=0.1, **facts))
@@ -148,8 +149,10 @@ def deletion_text(explanation: Explanation) -> str:
     holds = bool(explanation.get("holds_removed"))
     if not holds and not explanation.get("holds_masked"):
         return ""
+    known = getattr(explanation.get("names"), "molecule", False) if molecule is None else molecule
+    edges = "bonds" if known else "edges"
     if by == "mask":
         does = "also holds" if holds and explanation.get("holds_masked") else "holds" if holds else "does not hold"
-        return f"It {does} if edges are really deleted: PNS at least {bound_text(removed)} then."
+        return f"It {does} if {edges} are really deleted: PNS at least {bound_text(removed)} then."
     masked = f"with messages over them masked instead, PNS is at least {bound_text(explanation.pns_masked)}"
-    return f"Edges were really deleted, and it {'holds' if holds else 'does not hold'}; {masked}."
+    return f"{edges.capitalize()} were really deleted, and it {'holds' if holds else 'does not hold'}; {masked}."
