@@ -10,7 +10,7 @@ from torch import Tensor
 from nseg.model.causal import CausalModel
 from nseg.search.complement import Shifted, literal
 from nseg.search.deadline import time_is_up
-from nseg.search.deletion import deletion_rankings
+from nseg.search.deletion import single_element_rankings
 from nseg.search.descent import DescentSettings, StepState, Tick, descend
 from nseg.search.formulas import entropy, mix
 from nseg.search.harden import SEARCH_TOLERANCE, SearchResult
@@ -19,6 +19,10 @@ from nseg.search.objective import objective_of
 from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.settings import Settings
 from nseg.search.worlds import ComplementDraw, world_log_odds
+
+
+FEW_ELEMENTS = 256
+"""Up to so many elements, each is tried alone for the second ranking; of more, gradients on a path are taken."""
 
 
 def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick: Tick = lambda: None) -> SearchResult:
@@ -54,13 +58,20 @@ def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick:
 
 def _more_rankings(causal: CausalModel, parts: MaskParts, settings: Settings) -> Iterator[Masks]:
     """Rankings besides the climbed masks, [P, ...] per part."""
-    guide = _guide(causal, parts, settings)
     if time_is_up("second ranking"):
         return
+    remove = settings.intervention != "mask" and parts.deletable
+    guided = not remove or not settings.rounds or _guide(causal, parts, settings) is not causal
+    if not guided:  # gradients of masks may misguide
+        yield single_element_rankings(causal, parts, remove)
     if settings.path_points:
-        yield path_gradient(guide, parts, settings.path_points).map(lambda slope: slope.unsqueeze(0))
-    if settings.intervention != "mask" and parts.deletable and guide is causal and settings.rounds:
-        yield deletion_rankings(causal, parts)  # gradients of masks may misguide
+        score = torch.zeros_like(parts.owner, dtype=causal.dtype)
+        for group, members, some, its in parts.grouped(causal, (parts.count <= FEW_ELEMENTS).long()):
+            if bool(parts.count[group[0]] <= FEW_ELEMENTS):
+                score[members] = its.flatten(single_element_rankings(some, its, remove).map(lambda three: three[2]))
+            else:
+                score[members] = its.flatten(path_gradient(_guide(some, its, settings), its, settings.path_points))
+        yield parts.unflatten(score.unsqueeze(0))
 
 
 def _guide(causal: CausalModel, parts: MaskParts, settings: Settings) -> CausalModel:

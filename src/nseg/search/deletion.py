@@ -1,4 +1,4 @@
-"""Rankings that fit deletion, for models of which masked gradients say little: attention, maxima, edge attributes."""
+"""Rankings without gradients: what each element costs if it goes, and what it gives alone."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ from nseg.search.worlds import OUTSIDE, OUTSIDE_NODES
 
 
 @torch.no_grad()
-def deletion_rankings(causal: CausalModel, parts: MaskParts) -> Masks:
-    """Three rankings by deleting elements: what each costs if it goes, what it gives alone, and both together, [3, ...].
+def single_element_rankings(causal: CausalModel, parts: MaskParts, remove: bool) -> Masks:
+    """Three rankings: what each element costs if it goes, what it gives alone, and both together, [3, ...].
 
     Scores are log-odds of the class. Cost: two forward passes per element, many of them at once.
+
+    Args:
+        causal, parts: B instances and the parts of their masks.
+        remove: whether edges are deleted instead of weighed.
     """
     score = torch.zeros(3, parts.owner.numel(), dtype=causal.dtype, device=parts.owner.device)
     # instances of similar size together: the number of worlds is that of the largest in the batch
     for _, members, some, its in parts.grouped(causal, size_bucket(parts.count)):
-        lost, given = -_log_odds(some, its, alone=False), _log_odds(some, its, alone=True)
+        asked = some.removing(parts.tied) if remove else some
+        lost, given = -_log_odds(asked, its, alone=False), _log_odds(asked, its, alone=True)
         score[:, members] = torch.stack([lost, given, lost + given])
     return parts.unflatten(score)
 
 
 def _log_odds(causal: CausalModel, parts: MaskParts, alone: bool) -> Tensor:
     """Log-odds of the class with each element alone, or with all others, by element, [n]."""
-    removing, position, found = (
-        causal.removing(parts.tied),
-        parts.position,
-        torch.zeros_like(parts.owner, dtype=causal.dtype),
-    )
+    position, found = parts.position, torch.zeros_like(parts.owner, dtype=causal.dtype)
     size = max(1, ENTRIES_AT_ONCE // max(parts.owner.numel(), 1))
     for some in blocks(int(parts.count.max()), size, position.device):
         kept = (position == some.unsqueeze(1)) == alone
         weights = parts.to_weights(parts.unflatten(kept.to(causal.dtype)))
         for name in (OUTSIDE, OUTSIDE_NODES):
             weights[name] = torch.full_like(some, float(not alone), dtype=causal.dtype)
-        z = removing.log_odds(weights)  # [k, B]
+        z = causal.log_odds(weights)  # [k, B]
         here = (position >= some[0]) & (position <= some[-1])
         found[here] = z[position[here] - some[0], parts.owner[here]]
     return found

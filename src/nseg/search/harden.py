@@ -33,9 +33,6 @@ FINE = 16
 SEARCH_TOLERANCE = 0.05
 """Tolerance with which masks and prefixes are chosen that moves start from, whatever tolerance the settings have."""
 
-RESTARTS = 2
-"""Random subsets from which instances that are stuck are climbed again, besides all elements and none."""
-
 KICKS_OF_TIED = 6
 """How many times as many kicks there are where nodes are explained by edges in both directions. Without one of its bonds a
 node's own degree changes, so single moves rarely help."""
@@ -252,7 +249,7 @@ class SubsetSearch:
         flips = torch.stack([small.parts.flatten(draw) < KICK_SHARE for draw in draws])
         settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
         starts = torch.cat([restart_subsets(small.parts), best ^ flips])
-        who = (small.parts.count <= MANY_ELEMENTS).repeat(len(starts), 1)
+        who = _first_of_equals(starts, small.parts) & (small.parts.count <= MANY_ELEMENTS)
         who[0] = True  # all elements
         more = small.climbed(starts, settings, who)
         return found + self._spread(small.measure(more), stuck, members, found)
@@ -337,17 +334,23 @@ class SubsetSearch:
 
 
 def restart_subsets(parts: MaskParts) -> Tensor:
-    """Subsets from which searches and certificates climb, [P, n]: all elements, none, random halves, and what is near.
+    """Subsets from which searches and certificates climb, [P, n]: all elements, and what is near.
 
     Near are, where nodes or links are explained, the edges at these nodes, and those at their neighbours. An instance with
     many elements has only the first.
     """
-    noise = mask_noise(parts, 1, torch.double)
-    draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(RESTARTS)]
     everything = torch.ones_like(parts.owner, dtype=torch.bool)
     near = [_near(parts, hops) for hops in range(NEAR_HOPS)] if parts.instances.outputs is not Role.GRAPH else []
-    starts = torch.stack([everything, ~everything, *(parts.flatten(draw) < 0.5 for draw in draws), *near])
-    return starts | (parts.count > MANY_ELEMENTS)[parts.owner]
+    return torch.stack([everything, *near]) | (parts.count > MANY_ELEMENTS)[parts.owner]
+
+
+def _first_of_equals(kept: Tensor, parts: MaskParts) -> Tensor:
+    """Which of P subsets [P, n] of an instance differ from all before them, [P, B]."""
+    new = torch.ones(len(kept), len(parts.instances), dtype=torch.bool, device=kept.device)
+    for later in range(1, len(kept)):
+        other = (kept[:later] != kept[later]).double()
+        new[later] = (size(other, parts.owner, new.size(1)) > 0).all(0)
+    return new
 
 
 def _near(parts: MaskParts, hops: int) -> Tensor:

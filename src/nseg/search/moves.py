@@ -209,15 +209,19 @@ class _Moves(SubsetScorer):
     def shrink(self, kept: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
         """Drop as many of the least needed elements as leave enough of the merit.
 
-        Tried are the elements that the gradient says are needed least, 1, 2, 4, ... at once; and all elements in groups of
-        equal size, of which as many are dropped together as can be. Where no group can go, single elements are tried.
+        Tried are single elements, or of many elements groups of equal size, and as many of those that can go together as
+        can be. Of many elements also those that the gradient says are needed least, 1, 2, 4, ... at once; and where neither
+        these nor groups can go, the first single elements.
         """
         owner, number = self.parts.owner, self._count(kept)
-        rank = self._order(kept, self._proposed_gain(kept))
-        guessed = _longest(*self._score_together(kept, rank, number, limit.must), limit)
+        many, rank = number > FLIPS_TRIED, self._order(kept, kept.double())  # by position, where all are tried
+        guessed = torch.zeros_like(number)
+        if bool(many.any()):
+            rank = torch.where(many[owner], self._order(kept, self._proposed_gain(kept)), rank)
+            guessed = _longest(*self._score_together(kept, rank, number * many, limit.must), limit)
         group = torch.where(kept, rank * FLIPS_TRIED // number.clamp_min(FLIPS_TRIED)[owner], NEVER)
         dropped, moved = self._drop_groups(kept, group, limit)
-        if bool((~moved & (guessed == 0) & (number > FLIPS_TRIED)).any()):  # else groups are single elements
+        if bool((~moved & (guessed == 0) & many).any()):  # else groups are single elements
             single, alone = self._drop_groups(kept, rank, limit)
             dropped, moved = torch.where(moved[owner], dropped, single), moved | alone
         by_guess = guessed > self._count(dropped)
