@@ -19,9 +19,9 @@ from nseg.model.removal import KEPT, positions_of
 from nseg.search.complement import Bernoulli, Law, literal
 from nseg.search.enumeration import complement_probabilities, enumerate_worlds
 from nseg.search.formulas import bounds
-from nseg.search.harden import restart_subsets
 from nseg.search.moves import climb_merit
 from nseg.search.parts import EDGES, EdgePart, MaskParts, Masks, Part
+from nseg.search.restarts import common_subsets
 from nseg.search.sampling import ComplementSampler
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import pick
@@ -246,7 +246,7 @@ class Certifier:
     def _climb_ceiling(self) -> tuple[Tensor, Tensor]:
         """The best bounds of several subsets and of what local moves make of them [3, B], and that of the best PNS, [n]."""
         settings, kept = self.request.settings, self.kept
-        starts = torch.cat([kept.unsqueeze(0), restart_subsets(self.parts)])  # a search that is stuck tries them too
+        starts = torch.cat([kept.unsqueeze(0), common_subsets(self.parts)])  # a search that is stuck tries them too
         ends = torch.stack([climb_merit(self.causal, self.parts, start, settings) for start in starts])
         subsets = torch.cat([starts, ends])
         some = self.parts.size(self.parts.unflatten(subsets.double())) > 0

@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.search.candidates import Candidates
 from nseg.search.connected import is_connected
 from nseg.search.formulas import pns_bound, size
-from nseg.search.harden import Candidates, SearchResult, SubsetSearch, restart_subsets
+from nseg.search.harden import SearchResult, SubsetSearch
 from nseg.search.moves import Limit, exchanges, shrink
 from nseg.search.parts import EDGES, MaskParts, Masks
+from nseg.search.restarts import common_subsets
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import acceptable, canonical_choice, pick
 from nseg.search.worlds import evaluate
@@ -45,7 +47,7 @@ def find_alternatives(
     kept = parts.flatten(hard).bool()
     search = SubsetSearch(causal, parts, replace(settings, connected=False))
     rankings = parts.flatten(result.soft).unsqueeze(0) if result.rankings is None else parts.flatten(result.rankings)
-    starts = torch.cat([(~kept).unsqueeze(0), search.prefixes(rankings).kept, restart_subsets(parts)])
+    starts = torch.cat([(~kept).unsqueeze(0), search.prefixes(rankings).kept, *(common_subsets(parts, k) for k in range(2))])
     found = search.measure(kept.unsqueeze(0)) + search.measure(search.climbed(starts, search.settings))
     limit = Limit.of_candidates(found.merit, found.valid, settings.tolerance)
     good = acceptable(found.merit, found.valid, settings.tolerance)

@@ -20,7 +20,6 @@ from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.settings import Settings
 from nseg.search.worlds import ComplementDraw, world_log_odds
 
-
 FEW_ELEMENTS = 256
 """Up to so many elements, each is tried alone for the second ranking; of more, gradients on a path are taken."""
 

@@ -8,24 +8,17 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
+from nseg.search.candidates import Candidates
 from nseg.search.connected import connected_subset
 from nseg.search.deadline import time_is_up
 from nseg.search.enumeration import best_subset
-from nseg.search.formulas import size
-from nseg.search.moves import Limit, climb_merit, exchange, shrink
-from nseg.search.noise import mask_noise
+from nseg.search.moves import MIN_GAIN, Limit, climb_merit, exchange, shrink
 from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.prefix import best_prefix
+from nseg.search.restarts import MANY_ELEMENTS, restart_subsets
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import SubsetScorer, acceptable, canonical_choice, pick, ranks
-
-MANY_ELEMENTS = 128
-"""Of larger instances only the best ranking's prefix and all elements are improved by moves, which try few of them."""
-
-KICK_SHARE = 0.25
-"""Share of the elements that are flipped to get away from a subset that no move improves."""
 
 FINE = 16
 """Prefixes of a ranking are tried one by one up to this length, where moves follow."""
@@ -33,12 +26,14 @@ FINE = 16
 SEARCH_TOLERANCE = 0.05
 """Tolerance with which masks and prefixes are chosen that moves start from, whatever tolerance the settings have."""
 
-KICKS_OF_TIED = 6
-"""How many times as many kicks there are where nodes are explained by edges in both directions. Without one of its bonds a
-node's own degree changes, so single moves rarely help."""
+KICKS_AT_ONCE = 2
+"""Subsets around the best one that are climbed from in one batch of restarts."""
 
-NEAR_HOPS = 2
-"""Numbers of hops, from 0 on, within which the edges are such a subset where nodes or links are explained."""
+TIMES_MET = 3
+"""Climbs that must lead to the best merit known before no more are made."""
+
+EXACT_IF_STUCK = 15
+"""Up to so many elements, all subsets are tried where moves end below what could be reached."""
 
 RESTART_ROUNDS = 10
 """Maximum number of moves from each of them."""
@@ -92,7 +87,24 @@ def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings
     for group, members, some, its in parts.grouped(causal, exact.long()):
         if not bool(exact[group[0]]):
             kept[members] = _search(some, its, its.unflatten(parts.flatten(rankings)[:, members]), settings)
+    if settings.exact and _makes_moves(settings) and settings.kicks:
+        kept, exact = _enumerate_stuck(causal, parts, settings, kept, exact)
     return parts.unflatten(kept), exact
+
+
+def _enumerate_stuck(
+    causal: CausalModel, parts: MaskParts, settings: BaseSettings, kept: Tensor, exact: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Try all subsets of instances with few elements whose explanation is further from 1 than the tolerance."""
+    few = (parts.count <= EXACT_IF_STUCK) & ~exact
+    if not bool(few.any()) or time_is_up("enumeration"):
+        return kept, exact
+    merit = SubsetSearch(causal, parts, settings).measure(kept.unsqueeze(0)).merit[0]
+    for group, members, some, its in parts.grouped(causal, (few & (merit < 1 - settings.tolerance)).long()):
+        if bool(few[group[0]] and merit[group[0]] < 1 - settings.tolerance):
+            best, exact[group] = best_subset(some, its, settings, EXACT_IF_STUCK)
+            kept[members] = torch.where(exact[group][its.owner], best, kept[members])
+    return kept, exact
 
 
 def _search(causal: CausalModel, parts: MaskParts, rankings: Masks, settings: BaseSettings) -> Tensor:
@@ -154,49 +166,13 @@ def _makes_moves(settings: BaseSettings) -> bool:
     return settings.rounds > 0 and not settings.connected
 
 
-@dataclass(frozen=True)
-class Candidates:
-    """P subsets of the elements of B instances.
+def _batches(number: int, size: int) -> list[int]:
+    """A number as a sum of batches of at most some size.
 
-    Args:
-        parts: the parts of their masks.
-        kept: the subsets, [P, n].
-        merit: what they are worth, [P, B].
-        valid: whether they do what the objective asks for, [P, B].
+    >>> _batches(5, 2)
+    [2, 2, 1]
     """
-
-    parts: MaskParts
-    kept: Tensor
-    merit: Tensor
-    valid: Tensor
-
-    def __add__(self, other: Candidates) -> Candidates:
-        both = zip((self.kept, self.merit, self.valid), (other.kept, other.merit, other.valid), strict=True)
-        return Candidates(self.parts, *map(torch.cat, both))
-
-    @property
-    def best(self) -> Tensor:
-        """The subset with the highest merit, [n]."""
-        return pick(self.kept, self.choice(0.0), self.parts)
-
-    def at(self, which: Tensor) -> tuple[Tensor, Tensor]:
-        """Merits and validity of some instances, [P, b] each."""
-        return self.merit[:, which], self.valid[:, which]
-
-    def choice(self, tolerance: float) -> Tensor:
-        """Number of the subset that is chosen within a tolerance of the best, [B]."""
-        return canonical_choice(self.kept, self.merit, acceptable(self.merit, self.valid, tolerance), self.parts)
-
-    def first(self, good: Tensor, number: int) -> Tensor:
-        """Which of the good ones [P, B] are the first, by size and then by merit, and differ from each other, [P, B]."""
-        left, chosen = good, torch.zeros_like(good)
-        rows = torch.arange(len(good), device=good.device).unsqueeze(1)
-        for _ in range(number):
-            which = canonical_choice(self.kept, self.merit, left, self.parts)
-            chosen |= (rows == which) & left
-            other = (self.kept != pick(self.kept, which, self.parts)).double()
-            left = left & (size(other, self.parts.owner, good.size(1)) > 0)
-        return chosen
+    return [min(size, number - first) for first in range(0, number, size)]
 
 
 @dataclass(frozen=True)
@@ -236,23 +212,29 @@ class SubsetSearch:
         return self.measure(self.climbed(found.kept, self.settings, who | (rows == found.merit.argmax(0))))
 
     def restart(self, found: Candidates) -> Candidates:
-        """Add what moves make of other subsets, for instances that are stuck below what could be reached."""
+        """Add what moves make of other subsets, for instances that are stuck below what could be reached.
+
+        It is done again from other subsets until the best was met several times, so that there is hardly a better one.
+        """
         stuck = self._stuck(found)
-        if not stuck.numel() or not self.settings.kicks or time_is_up("kicks"):
-            return found
-        small, members = self._select(stuck)
-        best = found.best[members]
-        noise = mask_noise(small.parts, 0, small.causal.dtype)
-        local = self.parts.tied and self.parts.instances.outputs is not Role.GRAPH
-        kicks = self.settings.kicks * (KICKS_OF_TIED if local else 1)
-        draws = [Masks({name: one.draw(number) for name, one in noise.items()}) for number in range(kicks)]
-        flips = torch.stack([small.parts.flatten(draw) < KICK_SHARE for draw in draws])
-        settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
-        starts = torch.cat([restart_subsets(small.parts), best ^ flips])
-        who = _first_of_equals(starts, small.parts) & (small.parts.count <= MANY_ELEMENTS)
-        who[0] = True  # all elements
-        more = small.climbed(starts, settings, who)
-        return found + self._spread(small.measure(more), stuck, members, found)
+        if self.settings.exact:  # of few elements all subsets are tried later
+            stuck = stuck[self.parts.count[stuck] > (-1 if self.parts.nodes_vanish else EXACT_IF_STUCK)]
+        met = (found.merit >= found.merit.amax(0) - MIN_GAIN).sum(0)
+        for batch, kicks in enumerate(_batches(self.settings.kicks, KICKS_AT_ONCE)):
+            if not stuck.numel() or time_is_up("kicks"):
+                break
+            small, members = self._select(stuck)
+            starts, who = restart_subsets(small.parts, found.best[members], kicks, batch)
+            settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
+            more, before = small.measure(small.climbed(starts, settings, who)), found.merit.amax(0)
+            ends = replace(more, merit=torch.where(who, more.merit, -torch.inf))
+            found = (found + self._spread(more, stuck, members, found)).first_and_best(SHRUNK, self.settings.tolerance)
+            best = found.merit.amax(0)
+            met = torch.where(best > before + MIN_GAIN, 0, met)
+            met[stuck] += (ends.merit >= best[stuck] - MIN_GAIN).sum(0)
+            few = self.parts.count <= MANY_ELEMENTS
+            stuck = (few & self._is_stuck(found) & (met < TIMES_MET)).nonzero().flatten()
+        return found
 
     def choose(self, found: Candidates) -> Tensor:
         """The smallest subset within ``tolerance`` of the best that dropping elements of candidates leads to, [n]."""
@@ -313,9 +295,12 @@ class SubsetSearch:
 
         return copies.each(kept, climb)
 
+    def _is_stuck(self, found: Candidates) -> Tensor:
+        """Whether each instance's best merit is further from 1 than the tolerance, [B]."""
+        return found.merit.amax(0) < 1 - self.settings.tolerance
+
     def _stuck(self, found: Candidates) -> Tensor:
-        """Numbers of the instances whose best merit is further from 1 than the tolerance."""
-        return (found.merit.amax(0) < 1 - self.settings.tolerance).nonzero().flatten()
+        return self._is_stuck(found).nonzero().flatten()
 
     def _select(self, which: Tensor) -> tuple[SubsetSearch, Tensor]:
         """The search of some instances, and their elements, [n]."""
@@ -331,37 +316,6 @@ class SubsetSearch:
 
     def _copies(self, number: int) -> _Copies:
         return _Copies(self.causal, self.parts, number if self.causal.strategy.batched else 1)
-
-
-def restart_subsets(parts: MaskParts) -> Tensor:
-    """Subsets from which searches and certificates climb, [P, n]: all elements, and what is near.
-
-    Near are, where nodes or links are explained, the edges at these nodes, and those at their neighbours. An instance with
-    many elements has only the first.
-    """
-    everything = torch.ones_like(parts.owner, dtype=torch.bool)
-    near = [_near(parts, hops) for hops in range(NEAR_HOPS)] if parts.instances.outputs is not Role.GRAPH else []
-    return torch.stack([everything, *near]) | (parts.count > MANY_ELEMENTS)[parts.owner]
-
-
-def _first_of_equals(kept: Tensor, parts: MaskParts) -> Tensor:
-    """Which of P subsets [P, n] of an instance differ from all before them, [P, B]."""
-    new = torch.ones(len(kept), len(parts.instances), dtype=torch.bool, device=kept.device)
-    for later in range(1, len(kept)):
-        other = (kept[:later] != kept[later]).double()
-        new[later] = (size(other, parts.owner, new.size(1)) > 0).all(0)
-    return new
-
-
-def _near(parts: MaskParts, hops: int) -> Tensor:
-    """Edges with an end within so many hops of what is explained; all nodes and features, [n]."""
-    found = parts.full(1.0, torch.double).map(lambda mask: mask.bool())
-    if EDGES in parts:
-        part = parts.edges
-        close = part.instances.hops[part.instances.edge_index].amin(0) <= hops
-        none = torch.zeros_like(found[EDGES])
-        found[EDGES] = none.scatter_reduce(0, part.element, close, "amax", include_self=True)
-    return parts.flatten(found)
 
 
 class _Copies:
