@@ -32,8 +32,8 @@ KICKS_AT_ONCE = 2
 TIMES_MET = 3
 """Climbs that must lead to the best merit known before no more are made."""
 
-EXACT_IF_STUCK = 15
-"""Up to so many elements, all subsets are tried where moves end below what could be reached."""
+MORE_IF_STUCK, MOST_IF_STUCK = 3, 15
+"""Where moves end below what could be reached, all subsets are tried of so many more elements, up to so many."""
 
 RESTART_ROUNDS = 10
 """Maximum number of moves from each of them."""
@@ -87,24 +87,31 @@ def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings
     for group, members, some, its in parts.grouped(causal, exact.long()):
         if not bool(exact[group[0]]):
             kept[members] = _search(some, its, its.unflatten(parts.flatten(rankings)[:, members]), settings)
-    if settings.exact and _makes_moves(settings) and settings.kicks:
-        kept, exact = _enumerate_stuck(causal, parts, settings, kept, exact)
-    return parts.unflatten(kept), exact
+    return _enumerate_stuck(causal, parts, settings, kept, exact)
 
 
 def _enumerate_stuck(
     causal: CausalModel, parts: MaskParts, settings: BaseSettings, kept: Tensor, exact: Tensor
-) -> tuple[Tensor, Tensor]:
+) -> tuple[Masks, Tensor]:
     """Try all subsets of instances with few elements whose explanation is further from 1 than the tolerance."""
-    few = (parts.count <= EXACT_IF_STUCK) & ~exact
-    if not bool(few.any()) or time_is_up("enumeration"):
-        return kept, exact
-    merit = SubsetSearch(causal, parts, settings).measure(kept.unsqueeze(0)).merit[0]
-    for group, members, some, its in parts.grouped(causal, (few & (merit < 1 - settings.tolerance)).long()):
-        if bool(few[group[0]] and merit[group[0]] < 1 - settings.tolerance):
-            best, exact[group] = best_subset(some, its, settings, EXACT_IF_STUCK)
-            kept[members] = torch.where(exact[group][its.owner], best, kept[members])
-    return kept, exact
+    most = _most_if_stuck(parts, settings)
+    few = (parts.count <= most) & ~exact
+    if bool(few.any()) and not time_is_up("enumeration"):
+        merit = SubsetSearch(causal, parts, settings).measure(kept.unsqueeze(0)).merit[0]
+        stuck = few & (merit < 1 - settings.tolerance)
+        for group, members, some, its in parts.grouped(causal, stuck.long()):
+            if bool(stuck[group[0]]):
+                kept[members], exact[group] = best_subset(some, its, settings, most)
+    return parts.unflatten(kept), exact
+
+
+def _most_if_stuck(parts: MaskParts, settings: BaseSettings) -> int:
+    """Elements up to which all subsets are tried where the search is stuck; -1 if they cannot or need not be."""
+    if not (settings.exact and settings.kicks and _makes_moves(settings)):
+        return -1
+    if parts.nodes_vanish and settings.intervention != "mask":  # tables of worlds know of edges only
+        return -1
+    return max(settings.exact, min(settings.exact + MORE_IF_STUCK, MOST_IF_STUCK))
 
 
 def _search(causal: CausalModel, parts: MaskParts, rankings: Masks, settings: BaseSettings) -> Tensor:
@@ -217,8 +224,7 @@ class SubsetSearch:
         It is done again from other subsets until the best was met several times, so that there is hardly a better one.
         """
         stuck = self._stuck(found)
-        if self.settings.exact:  # of few elements all subsets are tried later
-            stuck = stuck[self.parts.count[stuck] > (-1 if self.parts.nodes_vanish else EXACT_IF_STUCK)]
+        stuck = stuck[self.parts.count[stuck] > _most_if_stuck(self.parts, self.settings)]  # all their subsets are tried
         met = (found.merit >= found.merit.amax(0) - MIN_GAIN).sum(0)
         for batch, kicks in enumerate(_batches(self.settings.kicks, KICKS_AT_ONCE)):
             if not stuck.numel() or time_is_up("kicks"):

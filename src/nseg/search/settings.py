@@ -175,8 +175,10 @@ class BaseSettings:
             small ones the best is taken, and of equally good ones that with the earliest elements.
         rounds: for ``"prefix"``, maximum number of rounds of moves (drop, add, exchange); 0 makes none.
         kicks: for ``"prefix"``, number of subsets around the best one from which moves start again, for instances whose
-            bound is further from 1 than the tolerance; and if not 0, also from all elements, none, and random halves.
-        exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer.
+            bound is further from 1 than the tolerance; and if not 0, also from all elements and others. They are made two
+            at a time, until the best bound was met three times.
+        exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer; where moves are
+            stuck, of up to 3 more.
         connected: for ``"prefix"``, only explanations whose edges are connected: with the explained node or link, or of a
             graph in one piece.
         alternatives: for ``"prefix"``, maximum number of other explanations within ``tolerance`` of the best to look for.
@@ -300,8 +302,8 @@ class Settings(BaseSettings):
             all elements alike, which makes different seeds agree more often.
         keep: which masks of a search are kept: the ``"best"``, or the ``"last"`` as in the published code.
         patience: steps without progress after which an instance stops; None: never.
-        path_points: points on the path from no element to all at which gradients are taken, for a second ranking
-            (integrated gradients); 0 makes none.
+        path_points: points on the path from no element to all at which gradients are taken, for a second ranking of more
+            than 256 elements (integrated gradients); fewer are left out and tried alone one by one. 0 makes none.
         intervention, undirected, tolerance: as in :class:`BaseSettings`, with other defaults: edges are deleted, the graph
             decides about directions, and less of the bound is given up.
         rounds, kicks, exact: as in :class:`BaseSettings`, but on by default.
