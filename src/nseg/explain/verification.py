@@ -41,7 +41,7 @@ SHARDS_PER_PASS = 4
 """Shards of such a graph of which one has an instance that is verified alone."""
 
 INSTANCES_PER_PATH = 4
-"""Instances of such a graph of which one has a size of its path verified."""
+"""Instances of which one has a size of its path verified, where there are many."""
 
 FEWEST_GROUPS = 8
 """How many times as large as the whole graph all subgraphs must be, for it to be shared."""
@@ -153,7 +153,8 @@ class _Verification:
     def all_hold(self) -> Tensor:
         """Whether the answers hold where every instance is verified, [B]."""
         answer, numbers = self.answer, self.numbers
-        kinds = [kind for kind in kinds_of(answer) if kind != PATH or not self.large or self.wide is None]
+        every_path = self.wide is None or (len(numbers) <= SAMPLE and not self.large)
+        kinds = [kind for kind in kinds_of(answer) if kind != PATH or every_path]
         good = self._hold_together(kinds)
         if PATH not in kinds and answer.path is not None:
             good &= self._hold_batched([PATH], (numbers % INSTANCES_PER_PATH == 0).nonzero().flatten())
