@@ -24,7 +24,7 @@ from torch import Tensor
 
 from nseg.explain import reported
 from nseg.explain.placement import Placement
-from nseg.explain.reported import PATH, judged_by, kinds_of, masks_of, parts_on, same_numbers, sizes_of_paths
+from nseg.explain.reported import PATH, SOFT, judged_by, kinds_of, masks_of, parts_on, same_numbers, sizes_of_paths
 from nseg.explain.shared_worlds import SharedMasks
 from nseg.model.causal import CausalModel
 
@@ -40,8 +40,8 @@ LARGE = 100_000
 SHARDS_PER_PASS = 4
 """Shards of such a graph of which one has an instance that is verified alone."""
 
-INSTANCES_PER_PATH = 4
-"""Instances of which one has a size of its path verified, where there are many."""
+SPARED, SPARED_SHARE = (SOFT, PATH), 4
+"""Numbers besides those of hard masks that are verified for one of so many instances, where there are many."""
 
 FEWEST_GROUPS = 8
 """How many times as large as the whole graph all subgraphs must be, for it to be shared."""
@@ -153,11 +153,11 @@ class _Verification:
     def all_hold(self) -> Tensor:
         """Whether the answers hold where every instance is verified, [B]."""
         answer, numbers = self.answer, self.numbers
-        every_path = self.wide is None or (len(numbers) <= SAMPLE and not self.large)
-        kinds = [kind for kind in kinds_of(answer) if kind != PATH or every_path]
+        kinds, spared = kinds_of(answer), list[str]()
+        if self.wide is not None and (len(numbers) > SAMPLE or self.large):
+            kinds, spared = ([k for k in kinds if (k in SPARED) == rare] for rare in (False, True))
         good = self._hold_together(kinds)
-        if PATH not in kinds and answer.path is not None:
-            good &= self._hold_batched([PATH], (numbers % INSTANCES_PER_PATH == 0).nonzero().flatten())
+        good &= self._hold_batched(spared, (numbers % SPARED_SHARE == 0).nonzero().flatten())
         if self.wide is not None and not bool(good.all()):
             good &= self._hold_batched(sizes_of_paths(answer), self._everything)
         return good
