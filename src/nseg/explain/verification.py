@@ -159,7 +159,8 @@ class _Verification:
         good = self._hold_together(kinds)
         good &= self._hold_batched(spared, (numbers % SPARED_SHARE == 0).nonzero().flatten())
         if self.wide is not None and not bool(good.all()):
-            good &= self._hold_batched(sizes_of_paths(answer), self._everything)
+            rest = [kind for kind in spared if kind != PATH]
+            good &= self._hold_batched([*rest, *sizes_of_paths(answer)], self._everything)
         return good
 
     def sample_holds(self, sampled: Tensor) -> Tensor:
