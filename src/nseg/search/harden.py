@@ -33,7 +33,10 @@ TIMES_MET = 3
 """Climbs that must lead to the best merit known before no more are made."""
 
 MORE_IF_STUCK, MOST_IF_STUCK = 3, 15
-"""Where moves end below what could be reached, all subsets are tried of so many more elements, up to so many."""
+"""Where moves end far below what could be reached, all subsets are tried of so many more elements, up to so many."""
+
+FAR = 3
+"""Far below is further from 1 than this many times the tolerance."""
 
 RESTART_ROUNDS = 10
 """Maximum number of moves from each of them."""
@@ -93,12 +96,12 @@ def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings
 def _enumerate_stuck(
     causal: CausalModel, parts: MaskParts, settings: BaseSettings, kept: Tensor, exact: Tensor
 ) -> tuple[Masks, Tensor]:
-    """Try all subsets of instances with few elements whose explanation is further from 1 than the tolerance."""
+    """Try all subsets of instances with few elements whose explanation is far from 1."""
     most = _most_if_stuck(parts, settings)
     few = (parts.count <= most) & ~exact
     if bool(few.any()) and not time_is_up("enumeration"):
         merit = SubsetSearch(causal, parts, settings).measure(kept.unsqueeze(0)).merit[0]
-        stuck = few & (merit < 1 - settings.tolerance)
+        stuck = few & (merit < 1 - FAR * settings.tolerance)
         for group, members, some, its in parts.grouped(causal, stuck.long()):
             if bool(stuck[group[0]]):
                 kept[members], exact[group] = best_subset(some, its, settings, most)
@@ -224,7 +227,8 @@ class SubsetSearch:
         It is done again from other subsets until the best was met several times, so that there is hardly a better one.
         """
         stuck = self._stuck(found)
-        stuck = stuck[self.parts.count[stuck] > _most_if_stuck(self.parts, self.settings)]  # all their subsets are tried
+        far = found.merit.amax(0) < 1 - FAR * self.settings.tolerance  # all subsets of the small ones are tried later
+        stuck = stuck[~(far & (self.parts.count <= _most_if_stuck(self.parts, self.settings)))[stuck]]
         met = (found.merit >= found.merit.amax(0) - MIN_GAIN).sum(0)
         for batch, kicks in enumerate(_batches(self.settings.kicks, KICKS_AT_ONCE)):
             if not stuck.numel() or time_is_up("kicks"):
