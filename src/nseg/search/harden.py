@@ -227,8 +227,6 @@ class SubsetSearch:
         It is done again from other subsets until the best was met several times, so that there is hardly a better one.
         """
         stuck = self._stuck(found)
-        far = found.merit.amax(0) < 1 - FAR * self.settings.tolerance  # all subsets of the small ones are tried later
-        stuck = stuck[~(far & (self.parts.count <= _most_if_stuck(self.parts, self.settings)))[stuck]]
         met = (found.merit >= found.merit.amax(0) - MIN_GAIN).sum(0)
         for batch, kicks in enumerate(_batches(self.settings.kicks, KICKS_AT_ONCE)):
             if not stuck.numel() or time_is_up("kicks"):
