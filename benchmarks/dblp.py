@@ -10,13 +10,13 @@ from a paper of the author or a conference of such a paper. PyG's masks are soft
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from csv_table import write_table
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import Explainer, GNNExplainer
 
@@ -26,23 +26,6 @@ from nseg.metrics import Evaluator
 from nseg.models import HETERO_ARCHITECTURES, manifest, pretrained
 
 PAPER, CONFERENCE = ("paper", "rev_wrote", "author"), ("conference", "rev_presented_at", "paper")
-COLUMNS = (
-    *(
-        "network",
-        "method",
-        "authors",
-        "accuracy",
-        "pns",
-        "keeps",
-        "changes",
-        "both",
-        "edges",
-        "of_edges",
-        "paths",
-        "on_paths",
-    ),
-    *("ms", "note"),
-)
 
 
 def kept_edges(one: Any, kind: tuple[str, str, str]) -> torch.Tensor:
@@ -106,10 +89,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     rows = [measure(a, m, args.authors) for a in HETERO_ARCHITECTURES for m in ("nseg", "gnnexplainer")]
-    with args.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_table(args.out, rows)
     print(args.out.read_text())
 
 

@@ -10,12 +10,12 @@ Each row is one change of NSEG's settings. ``paths`` is the share of explanation
 from __future__ import annotations
 
 import argparse
-import csv
 import warnings
 from pathlib import Path
 from typing import Any
 
 import torch
+from csv_table import write_table
 from dblp import CONFERENCE, path_shares
 from torch_geometric.explain import Explainer
 
@@ -31,7 +31,6 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "intervention='mask'": {"intervention": "mask"},
     "alternatives=3": {"alternatives": 3},
 }
-COLUMNS = ("settings", "authors", "pns", "pns_removed", "edges", "keeps", "changes", "paths", "or_other")
 
 
 def holds_path(one: Any) -> bool:
@@ -92,10 +91,7 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     rows = [*(measure(name, args.authors) for name in SETTINGS), *network(args.authors)]
-    with args.out.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    write_table(args.out, rows)
     print(args.out.read_text())
 
 

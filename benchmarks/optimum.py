@@ -28,6 +28,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
@@ -168,11 +169,8 @@ def counted() -> Iterator[Count]:
         count.passes += 1
         return original(self, weights)
 
-    CausalModel.output = output  # type: ignore[method-assign]
-    try:
+    with patch.object(CausalModel, "output", output):
         yield count
-    finally:
-        CausalModel.output = original  # type: ignore[method-assign]
 
 
 def content(x: Tensor, edge_index: Tensor) -> int:

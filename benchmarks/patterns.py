@@ -274,7 +274,7 @@ def measure_rule(name: str, role: str, seed: int, feature: int) -> list[dict[str
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02, weight_decay=1e-4)
     for _ in range(1500):
         optimiser.zero_grad()
-        nn.functional.cross_entropy(model(x, edge_index), data.y).backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(nn.functional.cross_entropy(model(x, edge_index), data.y))
         optimiser.step()
     predicted = model.eval()(x, edge_index).argmax(1)
     removed = x.clone()

@@ -209,8 +209,7 @@ def train(graphs: list[Data], classes: int, seed: int, epochs: int = 200) -> tup
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs)
     for _ in range(epochs):
         optimiser.zero_grad()
-        loss = nn.functional.cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y)
-        loss.backward()  # type: ignore[no-untyped-call]
+        torch.autograd.backward(nn.functional.cross_entropy(model(batch.x, batch.edge_index, batch.batch), batch.y))
         optimiser.step()
         schedule.step()
     rest = Batch.from_data_list(graphs[TRAINED:])
