@@ -235,11 +235,10 @@ class SubsetSearch:
             starts, who = restart_subsets(small.parts, found.best[members], kicks, batch)
             settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
             more, before = small.measure(small.climbed(starts, settings, who)), found.merit.amax(0)
-            ends = replace(more, merit=torch.where(who, more.merit, -torch.inf))
             found = (found + self._spread(more, stuck, members, found)).first_and_best(SHRUNK, self.settings.tolerance)
             best = found.merit.amax(0)
             met = torch.where(best > before + MIN_GAIN, 0, met)
-            met[stuck] += (ends.merit >= best[stuck] - MIN_GAIN).sum(0)
+            met[stuck] += (who & (more.merit >= best[stuck] - MIN_GAIN)).sum(0)
             few = self.parts.count <= MANY_ELEMENTS
             stuck = (few & self._is_stuck(found) & (met < TIMES_MET)).nonzero().flatten()
         return found
