@@ -37,7 +37,7 @@ from torch_geometric.nn import GraphConv
 from nseg import NSEG, Explainer, Patterns, PatternSettings, datasets, explain_many, models, patterns
 from nseg.pattern.edits import delete_edges
 from nseg.pattern.forms import are_isomorphic
-from nseg.pattern.matching import OccurrenceSearch, occurrence_edges
+from nseg.pattern.matching import cover_occurrences
 from nseg.pattern.predictions import ExplainedPrediction
 from nseg.pattern.reading import PredictionReader
 from nseg.pattern.selection import PatternIndex
@@ -154,10 +154,9 @@ def edges_of(found: Patterns, label: int, host: TypedGraph) -> set[Edge]:
     """Edges in occurrences of the patterns of a class."""
     edges: set[Edge] = set()
     for pattern in found:
-        parts = [list(OccurrenceSearch(graph, host, EFFORT)) for graph in pattern.graphs]
-        if pattern.target == label and all(parts):
-            for graph, places in zip(pattern.graphs, parts, strict=True):
-                edges |= {edge for place in places for edge in occurrence_edges(graph, host, place)}
+        if pattern.target == label:
+            parts = [cover_occurrences(graph, host, EFFORT) for graph in pattern.graphs]
+            edges |= {edge for part in parts for edge in part.edges} if all(part.places for part in parts) else set()
     return edges
 
 

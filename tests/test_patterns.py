@@ -31,7 +31,7 @@ from nseg import (
 from nseg.explanation import Explanation
 from nseg.names import Names
 from nseg.pattern.forms import FormCatalogue, as_networkx
-from nseg.pattern.matching import OccurrenceSearch
+from nseg.pattern.matching import OccurrenceSearch, cover_occurrences, occurrence_edges
 from nseg.pattern.reading import PredictionReader
 from nseg.pattern.selection import PatternIndex, choose
 from nseg.pattern.text import smarts, structure_text
@@ -114,6 +114,10 @@ def test_occurrences_are_networkx_monomorphisms(pattern: TypedGraph, graph: Type
     search = OccurrenceSearch(pattern, graph, EFFORT)
     assert {tuple(enumerate(one)) for one in search} == expected
     assert search.complete
+    cover = cover_occurrences(pattern, graph, EFFORT)
+    assert cover.edges == {edge for one in expected for edge in occurrence_edges(pattern, graph, tuple(b for _, b in one))}
+    assert cover.places <= {place for one in expected for place in one}
+    assert bool(cover.places) == bool(expected)
 
 
 def test_a_search_that_gives_up_says_so() -> None:

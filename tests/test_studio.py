@@ -19,17 +19,19 @@ from urllib.parse import urlsplit
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import Data
 from zoo import GRAPH_CONFIG, NODE_MODELS, explainer, graph, quick, seeded
 
 import nseg
-from nseg import InputError, ModelError, NsegWarning, UnsupportedError
+from nseg import InputError, ModelError, NsegWarning
 from nseg.live.edits import GraphEdits, changed_inputs
+from nseg.live.explanation_view import kept_pairs
 from nseg.live.launch import Studio, make_studio
 from nseg.live.neighbourhood import Neighbourhoods
-from nseg.live.questions import GraphQuestions, Stopped, Work, kept_pairs
+from nseg.live.plain_questions import GraphQuestions
 from nseg.live.session import BUNDLE, page, replay
 from nseg.live.subject import StudioSubject
+from nseg.live.work import Stopped, Work
 
 pytest.importorskip("nseg.live.server", reason="the extra 'studio' is not installed", exc_type=ImportError)
 CHROMIUM = shutil.which("chromium")
@@ -248,9 +250,6 @@ def test_a_port_in_use_and_wrong_data_get_a_sentence() -> None:
         make_studio(explain.model, data)
     with pytest.raises(InputError, match="must get one graph"):
         make_studio(explain, [data])
-    for typed in (HeteroData(), [HeteroData()]):
-        with pytest.raises(UnsupportedError, match=r"one type of nodes and edges \(got HeteroData\)"):
-            make_studio(explain, typed)
 
 
 def test_a_browser_that_is_not_there_gets_a_sentence(monkeypatch) -> None:

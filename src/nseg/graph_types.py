@@ -85,6 +85,10 @@ class GraphTypes:
         kind = bisect_right(self.edge_starts, number, hi=len(self.edge_types)) - 1
         return self.edge_types[kind], number - self.edge_starts[kind]
 
+    def kind_of_edge(self, number: int) -> int:
+        """The number that an edge's type shares with its reverse."""
+        return self.kinds[bisect_right(self.edge_starts, number, hi=len(self.edge_types)) - 1]
+
     def node_label(self, number: int) -> str:
         """A node by its type and number, such as ``"author 17"``."""
         return "{} {}".format(*self.node(number))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 from typing import Any
+
+from torch import Tensor
 
 from nseg.names import NO_NAMES, Names, number_text
 from nseg.wording import plural, probability_text
@@ -25,6 +28,29 @@ class FeatureChange:
     after: float
 
 
+def feature_place(key: Any, numbers: Mapping[str, int]) -> tuple[int | None, int]:
+    """The node (None for all) and the feature that a key of ``features`` names; -1 for a feature that is none.
+
+    >>> feature_place("age", {"age": 2}), feature_place((7, "age"), {"age": 2}), feature_place("sex", {"age": 2})
+    ((None, 2), (7, 2), (None, -1))
+    """
+    node, feature = key if isinstance(key, tuple) and len(key) == 2 else (None, key)
+    number = numbers.get(feature, -1) if isinstance(feature, str) else feature
+    return node, int(number) if isinstance(number, Integral) and not isinstance(number, bool) else -1
+
+
+def values_to_try(given: Any) -> list[float] | None:
+    """The values that a feature may get; None if they are not numbers."""
+    values: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
+    return [float(value) for value in values] if all(isinstance(value, Real) for value in values) else None
+
+
+def feature_changes(x: Tensor, node: int, feature: int, values: Sequence[float]) -> list[FeatureChange]:
+    """Changes of a feature to other values than its own."""
+    now = float(x[node, feature])
+    return [FeatureChange(node, feature, now, value) for value in values if value != now]
+
+
 @dataclass(frozen=True)
 class Counterfactual:
     """The smallest change found that changes what the model says, and what it says then.
@@ -42,6 +68,7 @@ class Counterfactual:
         removed_edges: the caller's numbers of the removed edges.
         removed: their ends.
         added: ends of the added edges.
+        added_edges: their positions among the given additions; of a heterogeneous graph, type after type.
         features: features that are set to other values.
         undirected: whether both directions of an edge count as one.
         size: number of changes.
@@ -64,6 +91,7 @@ class Counterfactual:
     removed_edges: tuple[int, ...] = ()
     removed: tuple[tuple[int, int], ...] = ()
     added: tuple[tuple[int, int], ...] = ()
+    added_edges: tuple[int, ...] = ()
     features: tuple[FeatureChange, ...] = ()
     undirected: bool = False
     size: int = 0
@@ -151,8 +179,12 @@ class Counterfactual:
         pairs = list(zip(ends, numbers or [-1] * len(ends), strict=True))
         if not self.undirected:
             return [self.names.edge(number, *pair) for pair, number in pairs]
-        once = {(min(pair), max(pair)): number for pair, number in reversed(pairs)}
-        return [self.names.edge(number, a, b, undirected=True) for (a, b), number in sorted(once.items())]
+        types, once = self.names.types, dict[tuple[int, ...], str]()
+        for (a, b), number in reversed(pairs):
+            kind = 0 if types is None or number < 0 else types.kind_of_edge(number)
+            first, second = (min(a, b), max(a, b)) if types is None else (a, b)  # a type says who does what
+            once[min(a, b), max(a, b), kind] = self.names.edge(number, first, second, undirected=True)
+        return [text for _, text in sorted(once.items())]
 
     def _set_phrase(self, one: FeatureChange) -> str:
         value = self.names.of_node(one.node).value(one.feature, one.after)

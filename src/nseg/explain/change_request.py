@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from nseg.errors import InputError, UnsupportedError
-from nseg.explain.change import FeatureChange
+from nseg.explain.change import FeatureChange, feature_changes, feature_place, values_to_try
 from nseg.explain.typed_change import add_typed_edges, typed_cells
 from nseg.graphs.checks import check_index
 from nseg.graphs.inputs import ModelInputs, Role, common_roles
@@ -58,7 +58,7 @@ class ChangeRequest:
 
     to: int | str | None
     remove: bool
-    features: Mapping[int | str, float | Sequence[float]] | None
+    features: Mapping[Any, float | Sequence[float]] | None
     nodes: Sequence[int] | None
     undirected: bool
     most: int
@@ -100,17 +100,16 @@ class ChangeRequest:
             raise UnsupportedError(f"Only floating point features [N, F] can change (got {x.dtype}, {tuple(x.shape)}).")
         numbers = {names.feature(n): n for n in range(x.size(1))}
         nodes = reached.tolist() if self.nodes is None else check_index(self.nodes, x.size(0)).tolist()
-        nodes = [node for node in nodes if node in set(reached.tolist())]
-        found = []
+        known = set(reached.tolist())
+        nodes = [node for node in nodes if node in known]
+        found = list[FeatureChange]()
         for key, given in self.features.items():
-            feature = numbers.get(key, -1) if isinstance(key, str) else int(key)
-            values: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-            if not 0 <= feature < x.size(1) or not all(isinstance(value, Real) for value in values):
+            (of, feature), values = feature_place(key, numbers), values_to_try(given)
+            if not 0 <= feature < x.size(1) or values is None:
                 raise InputError(
-                    f"features must map columns of x (0 to {x.size(1) - 1}, or their names) to numbers (got {key!r}: "
-                    f"{given!r})."
+                    f"features must map columns of x (0 to {x.size(1) - 1}, or their names), or (node, column), to numbers "
+                    f"(got {key!r}: {given!r})."
                 )
-            for node in nodes:
-                now = float(x[node, feature])
-                found += [FeatureChange(node, feature, now, float(value)) for value in values if float(value) != now]
+            for node in nodes if of is None else [of] if of in known else []:
+                found += feature_changes(x, node, feature, values)
         return found

@@ -208,6 +208,7 @@ class ChangeSearch:
             removed_edges=tuple(int(edges[n]) for n in removed),
             removed=tuple(ends[n] for n in removed),
             added=tuple(pair for n, pair in enumerate(ends) if n not in set(removed)),
+            added_edges=tuple(edge - self.own for edge in edges.tolist() if edge >= self.own),
             features=tuple(one for one, used in zip(self.cells, on[self._edge_changes :].tolist(), strict=True) if used),
             undirected=self.request.undirected,
             size=int(on.sum()),

@@ -51,7 +51,7 @@ def counterfactual(
     to: int | str | None = None,
     remove: bool = True,
     additions: Tensor | Data | None = None,
-    features: Mapping[int | str, float | Sequence[float]] | None = None,
+    features: Mapping[Any, float | Sequence[float]] | None = None,
     nodes: Sequence[int] | None = None,
     undirected: bool | None = None,
     most: int = LARGEST,
@@ -76,7 +76,8 @@ def counterfactual(
         to: class that the model should say, by number or name; any other than now if None.
         remove: whether edges may be removed: those over which a message can reach the output; the others are not tried.
         additions: edges that may be added, [2, A]; or a ``Data`` of them with the model's arguments per edge.
-        features: features that may change, by number or name, and the values to try: ``{"device_new": 0}``.
+        features: features that may change, by number or name, and the values to try: ``{"device_new": 0}``; or by node and
+            feature, ``{(7, "device_new"): 0}``.
         nodes: nodes whose features may change; by default all that can matter for the output.
         undirected: whether both directions of an edge are one change; by default as the algorithm has it.
         most, worlds: largest number of changes, and of sets of one size of which all are tried.

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from numbers import Real
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from nseg.errors import InputError
-from nseg.explain.change import FeatureChange
+from nseg.explain.change import FeatureChange, feature_changes, feature_place, values_to_try
 from nseg.graph_types import GraphTypes
 from nseg.graphs.checks import check_index
 from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, ModelInputs, Role, common_roles
@@ -76,11 +75,10 @@ def typed_cells(features: Mapping[Any, Any], nodes: Any, x: Tensor, reached: Ten
         some = [node for node in (types.node_starts[number] + n for n in local) if node in near]
         columns = {names.of_type(kind).feature(n): n for n in range(types.widths[number])}
         for key, given in asked.items():
-            feature = columns.get(key, -1) if isinstance(key, str) else int(key)
-            values: list[Any] = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
-            if not 0 <= feature < types.widths[number] or not all(isinstance(value, Real) for value in values):
+            (of, feature), values = feature_place(key, columns), values_to_try(given)
+            if not 0 <= feature < types.widths[number] or values is None:
                 raise InputError(f"features must map features of {kind!r} to numbers (got {key!r}: {given!r}).")
-            for node in some:
-                now = float(x[node, feature])
-                found += [FeatureChange(node, feature, now, float(value)) for value in values if float(value) != now]
+            one = None if of is None else types.node_starts[number] + of
+            for node in some if one is None else [one] if one in near else []:
+                found += feature_changes(x, node, feature, values)
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,9 +11,14 @@ import torch
 from torch import Tensor
 
 from nseg.errors import InputError
-from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graph_types import GraphTypes
+from nseg.graphs.inputs import EDGE_KIND, EDGE_TYPE, ModelInputs, Role
 
-Pair = tuple[int, int]
+Pair = tuple[int, ...]
+"""Two nodes that are joined, the smaller number first; in a heterogeneous graph also the kind of edge, if it is not 0."""
+
+Cell = tuple[int, int]
+"""A node and one of its features."""
 
 MAX_EDITS = 10_000
 """Maximum number of changes of one graph."""
@@ -24,7 +29,7 @@ class GraphEdits:
     """Changes of a graph, by the numbers of its nodes and features.
 
     Args:
-        removed: pairs of nodes whose edges are deleted, in both directions.
+        removed: pairs of nodes whose edges are deleted, in both directions; of one kind in a heterogeneous graph.
         added: pairs of nodes that are joined, in both directions.
         hidden: nodes whose features are all set to 0.
         values: values of single features, by node and feature; they count for hidden nodes too.
@@ -33,7 +38,7 @@ class GraphEdits:
     removed: frozenset[Pair] = frozenset()
     added: frozenset[Pair] = frozenset()
     hidden: frozenset[int] = frozenset()
-    values: Mapping[Pair, float] = field(default_factory=dict)
+    values: Mapping[Cell, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.removed) + len(self.added) + len(self.hidden) + len(self.values)
@@ -41,7 +46,7 @@ class GraphEdits:
     @property
     def nodes(self) -> frozenset[int]:
         """All nodes that the changes name."""
-        ends = {n for pair in (*self.removed, *self.added) for n in pair}
+        ends = {n for pair in (*self.removed, *self.added) for n in pair[:2]}
         return frozenset(ends | self.hidden | {n for n, _ in self.values})
 
     @classmethod
@@ -60,8 +65,8 @@ class GraphEdits:
             )
         except (AttributeError, TypeError, ValueError):
             raise InputError(
-                "Changes must be lists: removed and added of pairs of nodes, hidden of nodes, values of node, feature and "
-                "number (got something else)."
+                "Changes must be lists: removed and added of pairs of nodes (and the kind of edge, if there are types), "
+                "hidden of nodes, values of node, feature and number (got something else)."
             ) from None
         if len(found) > MAX_EDITS:
             raise InputError(f"At most {MAX_EDITS} changes can be made at once (got {len(found)}).")
@@ -80,8 +85,8 @@ class GraphEdits:
         """The same changes in other numbers of nodes; changes of nodes without a number are left out."""
 
         def pairs(given: frozenset[Pair]) -> frozenset[Pair]:
-            inside = [(numbers[a], numbers[b]) for a, b in given if a in numbers and b in numbers]
-            return frozenset((min(pair), max(pair)) for pair in inside)
+            inside = [one for one in given if one[0] in numbers and one[1] in numbers]
+            return frozenset(as_pair(numbers[a], numbers[b], *kind) for a, b, *kind in inside)
 
         return GraphEdits(
             pairs(self.removed),
@@ -104,33 +109,57 @@ def _finite(value: Any) -> float:
 
 
 def _pair(value: Any) -> Pair:
-    a, b = map(_whole, value)
-    return min(a, b), max(a, b)
+    a, b, *kind = map(_whole, value)
+    return as_pair(a, b, *kind)
 
 
-def check_edits(edits: GraphEdits, num_nodes: int, x: Tensor) -> None:
-    """Raise unless the changes name nodes and features that exist."""
-    features = {f for _, f in edits.values}
+def as_pair(a: int, b: int, kind: int = 0) -> Pair:
+    """A pair in its only form.
+
+    >>> as_pair(3, 1), as_pair(1, 3, 2)
+    ((1, 3), (1, 3, 2))
+    """
+    return (min(a, b), max(a, b), kind) if kind else (min(a, b), max(a, b))
+
+
+def kind_of(pair: Pair) -> int:
+    """The kind of edge of a pair."""
+    return pair[2] if len(pair) > 2 else 0
+
+
+def check_edits(edits: GraphEdits, num_nodes: int, width: Callable[[int], int]) -> None:
+    """Raise unless the changes name nodes and features that exist.
+
+    Args:
+        edits: the changes.
+        num_nodes: number of nodes.
+        width: number of features of a node.
+    """
     if edits.nodes and max(edits.nodes) >= num_nodes:
         raise InputError(f"Changes must name nodes from 0 to {num_nodes - 1} (got {max(edits.nodes)}).")
-    if features and (x.dim() != 2 or max(features) >= x.size(1)):
-        raise InputError(f"Changes must name features from 0 to {x.size(-1) - 1} (got {max(features)}).")
+    for node, feature in edits.values:
+        if feature >= width(node):
+            raise InputError(f"Changes must name features from 0 to {width(node) - 1} (got {feature}).")
 
 
-def changed_inputs(inputs: ModelInputs, edits: GraphEdits) -> ModelInputs:
+def changed_inputs(inputs: ModelInputs, edits: GraphEdits, types: GraphTypes | None = None) -> ModelInputs:
     """A graph after some changes.
 
     New edges get attributes of 1 if the model takes one number per edge; if it takes several, no edge can be added.
+
+    Args:
+        inputs: the graph, flat if it is heterogeneous.
+        edits: the changes, in its numbers.
+        types: types of a heterogeneous graph.
     """
-    check_edits(edits, inputs.num_nodes, inputs.x)
     x, keep = inputs.x, ~_edge_mask(inputs, edits.removed)
     if edits.hidden or edits.values:
         x = x.clone()
         x[sorted(edits.hidden)] = 0
         for (node, feature), value in edits.values.items():
             x[node, feature] = value
-    new = torch.tensor(sorted(edits.added), dtype=torch.long, device=x.device).view(-1, 2).T
-    new = torch.cat([new, new.flip(0)[:, new[0] != new[1]]], 1)
+    ends, edge_types = _new_edges(edits.added, types)
+    new = torch.tensor(ends, dtype=torch.long, device=x.device).view(-1, 2).T
 
     def per_edge(name: str) -> Any:
         value = inputs.kwargs[name]
@@ -138,14 +167,50 @@ def changed_inputs(inputs: ModelInputs, edits: GraphEdits) -> ModelInputs:
             return value
         if new.size(1) and value.dim() > 1:
             raise InputError(f"No edge can be added, because the model takes several numbers per edge ({name}).")
-        return torch.cat([value[keep], value.new_ones(new.size(1), *value.shape[1:])])
+        more = value.new_ones(new.size(1), *value.shape[1:])
+        if types is not None and name in (EDGE_TYPE, EDGE_KIND):
+            more = value.new_tensor(edge_types if name == EDGE_TYPE else [types.kinds[one] for one in edge_types])
+        return torch.cat([value[keep], more])
 
     kwargs = {name: per_edge(name) for name in inputs.kwargs}
     return replace(inputs, x=x, edge_index=torch.cat([inputs.edge_index[:, keep], new], 1), kwargs=kwargs)
 
 
+def _new_edges(pairs: frozenset[Pair], types: GraphTypes | None) -> tuple[list[Cell], list[int]]:
+    """Ends of the edges that join some pairs, and of a heterogeneous graph the number of the type of each.
+
+    Both directions are joined, as far as there are types of edges for them.
+    """
+    both = [(a, b, kind_of(one)) for one in sorted(pairs) for a, b in dict.fromkeys([one[:2], one[1::-1]])]
+    if types is None:
+        return [(a, b) for a, b, _ in both], []
+    found = [
+        ((a, b), number)
+        for a, b, kind in both
+        for number, (source, _, target) in enumerate(types.edge_types)
+        if types.kinds[number] == kind and (types.node(a)[0], types.node(b)[0]) == (source, target)
+    ]
+    missing = {one for one in pairs if not any({a, b} == set(one[:2]) for (a, b), _ in found)}
+    if missing:
+        a, b = (types.node(n)[0] for n in min(missing)[:2])
+        raise InputError(f"An edge must be of a type of the graph (got one between {a} and {b}, which none joins so).")
+    return [ends for ends, _ in found], [number for _, number in found]
+
+
+def edge_pairs(inputs: ModelInputs) -> list[Pair]:
+    """The pair that each edge joins."""
+    kinds = inputs.kwargs.get(EDGE_KIND)
+    if kinds is None:
+        return [as_pair(a, b) for a, b in inputs.edge_index.T.tolist()]
+    return [as_pair(a, b, kind) for (a, b), kind in zip(inputs.edge_index.T.tolist(), kinds.tolist(), strict=True)]
+
+
 def _edge_mask(inputs: ModelInputs, pairs: frozenset[Pair]) -> Tensor:
     """Whether each edge joins one of the pairs, in either direction, [E]."""
-    ends = inputs.edge_index.sort(0).values
-    chosen = torch.tensor(sorted(pairs), dtype=torch.long, device=ends.device).view(-1, 2)
-    return torch.isin(ends[0] * inputs.num_nodes + ends[1], chosen[:, 0] * inputs.num_nodes + chosen[:, 1])
+    ends, size, kind = inputs.edge_index.sort(0).values, inputs.num_nodes, inputs.kwargs.get(EDGE_KIND)
+    place = ends[0] * size + ends[1]
+    chosen = [a * size + b for a, b, *_ in pairs]
+    if kind is not None:
+        place = place + kind * size * size
+        chosen = [one + kind_of(pair) * size * size for one, pair in zip(chosen, pairs, strict=True)]
+    return torch.isin(place, torch.tensor(chosen, dtype=torch.long, device=ends.device))

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 from torch_geometric.explain import Explainer
 
 from nseg.explain.jobs import BUDGET, make_job
@@ -17,6 +16,9 @@ from nseg.graphs.large import LargeGraph
 
 MOST_EDGES = 50_000
 """Graphs with more edges are cut around the explained node."""
+
+MOST_TYPED_EDGES = 2_000
+"""The same for heterogeneous graphs, of which a pass takes longer."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class GraphPart:
         left_out: number of edges that were not followed, because a node has too many.
     """
 
-    data: Data
+    data: Any
     node: Tensor
     left_out: int = 0
 
@@ -39,8 +41,8 @@ class GraphPart:
         return {number: n for n, number in enumerate(self.node.tolist())}
 
     @classmethod
-    def whole(cls, data: Data) -> GraphPart:
-        """All of a graph."""
+    def whole(cls, data: Any) -> GraphPart:
+        """All of a graph, ``Data`` or ``HeteroData``."""
         return cls(data, torch.arange(int(data.num_nodes)))
 
 
@@ -60,17 +62,18 @@ class Neighbourhoods:
     _parts: dict[frozenset[int], GraphPart] = field(default_factory=dict)
 
     @cached_property
-    def _job(self) -> Any:
+    def job(self) -> LargeGraphJob:
+        """What knows how far the model looks; of a heterogeneous graph also the type of its outputs."""
         job = make_job(self.explainer, self.graph, None, BUDGET, {})
         assert isinstance(job, LargeGraphJob)
         return job
 
     def part(self, output: int, others: frozenset[int] = frozenset()) -> GraphPart:
-        """The part around a node, and around others that may be joined to it."""
+        """The part around a node, and around others that may be joined to it; types are numbered through."""
         seeds = others | {output}
         if seeds not in self._parts:
-            with self._job.ready():
-                hops = self._job.sufficient_hops(torch.tensor([output]))
+            with self.job.ready():
+                hops = self.job.sufficient_hops(torch.tensor([output]))
             cut = self.graph.subgraph(torch.tensor(sorted(seeds)), hops)
             if len(self._parts) > 16:
                 self._parts.clear()

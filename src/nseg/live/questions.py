@@ -1,30 +1,30 @@
-"""Questions about one graph and its changes: what the model says, why, and the smallest change to another class."""
+"""Questions about one output of a graph and its changes: what the model says, why, and the smallest change."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from threading import Event
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch_geometric.data import Data
+from torch import Tensor, nn
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.explain import Explainer, Explanation
-from torch_geometric.explain.config import MaskType, ModelMode
+from torch_geometric.explain.config import ModelMode
 
 from nseg.errors import InputError
+from nseg.explain.change import Counterfactual
 from nseg.explain.counterfactuals import counterfactual
-from nseg.explain.many import explain_many
-from nseg.graphs.checks import argument_names, check_inputs, model_device
-from nseg.graphs.inputs import ModelInputs
-from nseg.live.edits import GraphEdits, changed_inputs, check_edits
-from nseg.live.neighbourhood import GraphPart, Neighbourhoods
+from nseg.graph_types import GraphTypes
+from nseg.graphs.inputs import EDGE_TYPE, ModelInputs
+from nseg.live.edits import Cell, GraphEdits, Pair, changed_inputs, check_edits, edge_pairs
+from nseg.live.neighbourhood import GraphPart
+from nseg.live.work import Work
 from nseg.model.borrow import borrow, unwrap_compiled, watch, wrap_model_errors
-from nseg.model.hooks import call_model, keep_needed_batch
+from nseg.model.hooks import call_model
 from nseg.model.outcomes import outcome_of
-from nseg.names import NO_NAMES, Names
-from nseg.wording import explanation_sentences, hard_mask, node_mask_type
+from nseg.names import Names
 
 MOST_CHANGES = 10
 """Largest number of changes that the smallest change may have."""
@@ -34,35 +34,6 @@ MOST_SETS = 2000
 
 MOST_FEATURES = 200
 """Largest number of features of a node that are shown."""
-
-
-class Stopped(BaseException):  # not an error, and no ``except Exception`` on the way may take it for one
-    """The person no longer waits for the answer."""
-
-
-@dataclass
-class Work:
-    """How far an answer is, and whether anybody still waits for it.
-
-    Args:
-        stop: set when the person has moved on.
-        share: share of the search that is done.
-        asked: how often the model was asked.
-    """
-
-    stop: Event = field(default_factory=Event)
-    share: float = 0.0
-    asked: int = 0
-
-    def ask(self) -> None:
-        """The model is asked once more; raises :class:`Stopped` if nobody waits."""
-        self.asked += 1
-        if self.stop.is_set():
-            raise Stopped
-
-    def advance(self, share: float) -> None:
-        """A share of the search is done."""
-        self.share = share
 
 
 @dataclass(frozen=True)
@@ -78,83 +49,54 @@ class ModelSays:
     probabilities: tuple[float, ...]
 
 
-class GraphQuestions:
+@dataclass(frozen=True)
+class ChangedPart:
+    """The part of a graph that matters for an output, after some changes.
+
+    Args:
+        part: that part before the changes.
+        before, inputs: the model's arguments for it, before and after the changes.
+        row: the output in it.
+    """
+
+    part: GraphPart
+    before: ModelInputs
+    inputs: ModelInputs
+    row: int
+
+
+class Questions(ABC):
     """Asks a model about one output of a graph, with changes.
+
+    Every answer is that of the untouched model on the changed graph. Changes name the caller's nodes; those of a
+    heterogeneous graph are numbered through.
 
     Args:
         explainer: the model, and how its predictions are explained.
-        data: the graph; of a large one, :class:`Neighbourhoods`.
-        output: the explained node; 0 for the whole graph.
         names: names of the graph.
         number: the caller's number of the output, for sentences.
-
-    Every answer is that of the untouched model on the changed graph. Changes name the caller's nodes.
     """
 
-    def __init__(
-        self,
-        explainer: Explainer,
-        data: Data | Neighbourhoods,
-        output: int,
-        names: Names = NO_NAMES,
-        number: int | None = None,
-    ) -> None:
-        self.explainer, self.output, self.names = explainer, output, names
-        self.number = output if number is None else number
+    network: nn.Module
+    output: int
+    part: GraphPart
+    inputs: ModelInputs
+    num_nodes: int
+
+    def __init__(self, explainer: Explainer, names: Names, number: int) -> None:
+        self.explainer, self.names, self.number = explainer, names, number
         self.model, self.outcome = unwrap_compiled(explainer.model), outcome_of(explainer.model_config)
         self.level = self.outcome.level
         if self.level.value == "edge" or explainer.model_config.mode is ModelMode.regression:
             raise InputError("The studio shows classes of nodes and graphs (got a model of links, or a regression).")
-        self.large = data if isinstance(data, Neighbourhoods) else None
-        self.num_nodes = int(data.graph.num_nodes if isinstance(data, Neighbourhoods) else data.num_nodes)
-        rows = self.num_nodes if self.level.value == "node" else 1
-        if not 0 <= output < rows:
-            raise InputError(f"The output must be between 0 and {rows - 1} (got {output}).")
-        self.part = data.part(output) if isinstance(data, Neighbourhoods) else GraphPart.whole(data)
-        self.inputs = self._inputs_of(self.part)
 
-    def _inputs_of(self, part: GraphPart) -> ModelInputs:
-        data, device = part.data, model_device(self.model)
-        kwargs = {name: data[name] for name in argument_names(self.model, data)}
-        if self.large is not None:  # a large graph stays on the CPU
-            kwargs = {name: value.to(device) if isinstance(value, Tensor) else value for name, value in kwargs.items()}
-            return check_inputs(self.model, data.x.to(device), data.edge_index.to(device), kwargs, self.level)
-        inputs = check_inputs(self.model, data.x, data.edge_index, kwargs, self.level)
-        return keep_needed_batch(self.model, inputs, self.outcome)
+    # --- kinds of graphs -------------------------------------------------------------------------------------------------
 
-    def _changed(self, edits: GraphEdits) -> tuple[GraphPart, ModelInputs, int]:
-        """The part of the graph that matters, that part after the changes, and the row of the output in it."""
-        check_edits(edits, self.num_nodes, self.inputs.x)
-        part, inputs = self.part, self.inputs
-        if self.large is not None and edits.added:  # what is joined brings its surroundings
-            part = self.large.part(self.output, frozenset(n for pair in edits.added for n in pair))
-            inputs = self._inputs_of(part)
-        row = part.position[self.output] if self.level.value == "node" else 0
-        return part, changed_inputs(inputs, edits.renumbered(part.position)), row
+    @abstractmethod
+    def width(self, node: int) -> int:
+        """Number of features of a node that can change; 0 if they are not a row of numbers."""
 
-    @torch.no_grad()
-    def predict(self, edits: GraphEdits) -> ModelSays:
-        """What the model says about the changed graph."""
-        _, inputs, row = self._changed(edits)
-        with borrow(self.model), wrap_model_errors():
-            output = call_model(self.model, inputs, self.outcome)[[row]]
-        target = self.outcome.check_target(output, None)  # raises if the output is not finite
-        distribution = self.outcome.distribution(output, target)[0].tolist()
-        return ModelSays(int(self.outcome.predicted(output)[0]), tuple(distribution))
-
-    # --- why, and what else ----------------------------------------------------------------------------------------------
-
-    def _as_data(self, edits: GraphEdits) -> tuple[GraphPart, Any, int, dict[str, Any]]:
-        """The changed graph as the doors of the library take it, with its names."""
-        part, inputs, row = self._changed(edits)
-        own = {name: value for name, value in inputs.kwargs.items() if name != "batch"}
-        graph = Data(x=inputs.x, edge_index=inputs.edge_index, **own)
-        nodes = None
-        if self.names.has_nodes or self.large is not None:
-            nodes = [self.names.node(number) for number in part.node.tolist()]
-        names = {"feature_names": self.names.features, "class_names": self.names.classes, "units": self.names.units}
-        return part, graph, row, {"node_names": nodes, **{key: value or None for key, value in names.items()}}
-
+    @abstractmethod
     def explain(self, edits: GraphEdits, work: Work | None = None) -> Explanation:
         """The explanation of the changed graph's prediction; ``node_id`` are the caller's numbers.
 
@@ -162,121 +104,169 @@ class GraphQuestions:
             edits: the changes.
             work: told how far it is.
         """
-        work = work or Work()
-        part, graph, row, names = self._as_data(edits)
-        given = graph if self.level.value == "node" else [graph]
-        with borrow(self.model), watch(self.model, work.ask):
-            (found,) = explain_many(self.explainer, given, [row], progress=work.advance, **names)
-        found.node_id, found.output_id = part.node[found.node_id.cpu()], self.number
-        found.names = self.names
+
+    @abstractmethod
+    def _as_data(self, changed: ChangedPart) -> tuple[Data | HeteroData, int, dict[str, Any]]:
+        """The changed graph as the doors of the library take it, the output's number in it, and its names."""
+
+    @abstractmethod
+    def _additions(self, inputs: ModelInputs, chosen: Tensor) -> Any:
+        """Some edges of a graph, sorted by type, as :func:`nseg.counterfactual` takes edges that may be added."""
+
+    @abstractmethod
+    def _settable(self, changed: ChangedPart, zero: bool, back: Mapping[Cell, float]) -> Any:
+        """Features that may change, as :func:`nseg.counterfactual` takes them: to 0, and some back to what they were."""
+
+    @abstractmethod
+    def _known_classes(self) -> tuple[Any, int]:
+        """True classes of the part, if the data know them, and the row of the output among them."""
+
+    def _types_of(self, inputs: ModelInputs) -> GraphTypes | None:
+        """Types of a part of the graph, with its sizes; None if there are none."""
+        return None
+
+    def _said(self, changed: ChangedPart, found: Counterfactual) -> Counterfactual:
+        """A change in the caller's numbers and names, for its sentence."""
         return found
 
+    @abstractmethod
+    def _pair(self, found: Counterfactual, edge: int, ends: tuple[int, int]) -> Pair:
+        """A removed edge of the changed graph by its number and ends."""
+
+    # --- what the model says ---------------------------------------------------------------------------------------------
+
+    def _changed(self, edits: GraphEdits) -> ChangedPart:
+        check_edits(edits, self.num_nodes, self.width)
+        part, before = self._asked_part(edits)
+        row = part.position[self.output] if self.level.value == "node" else 0
+        after = changed_inputs(before, edits.renumbered(part.position), self._types_of(before))
+        return ChangedPart(part, before, after, row)
+
+    def _asked_part(self, edits: GraphEdits) -> tuple[GraphPart, ModelInputs]:
+        """The part of the graph that matters for the output with these changes, and the model's arguments for it."""
+        return self.part, self.inputs
+
+    @torch.no_grad()
+    def predict(self, edits: GraphEdits) -> ModelSays:
+        """What the model says about the changed graph."""
+        changed = self._changed(edits)
+        with borrow(self.model), wrap_model_errors():
+            output = call_model(self.network, changed.inputs, self.outcome)[[changed.row]]
+        target = self.outcome.check_target(output, None)  # raises if the output is not finite
+        distribution = self.outcome.distribution(output, target)[0].tolist()
+        return ModelSays(int(self.outcome.predicted(output)[0]), tuple(distribution))
+
+    def true_class(self) -> int | None:
+        """The true class of the output, if the data know it."""
+        y, row = self._known_classes()
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.numel() <= row or int(y.flatten()[row]) < 0:
+            return None
+        return int(y.flatten()[row])
+
+    # --- the smallest change ---------------------------------------------------------------------------------------------
+
     def smallest_change(
-        self, edits: GraphEdits, target: int | None = None, features: bool = False, work: Work | None = None
+        self,
+        edits: GraphEdits,
+        target: int | None = None,
+        features: bool = False,
+        new: Sequence[Pair] = (),
+        work: Work | None = None,
     ) -> tuple[GraphEdits | None, str]:
         """The smallest further change after which the model says another class, and a sentence on it.
 
-        Edges may be removed, and those that were removed before put back.
+        Edges may be removed, and what was changed before may be put back: removed edges, and features.
 
         Args:
             edits: changes that were made already.
             target: the class to reach; any other than the present one if None.
-            features: whether features may be set to 0 too, besides removing edges.
+            features: whether features may be set to 0 too.
+            new: edges that may be added.
             work: told how far it is.
 
         Returns:
             all changes together, or None if none was found; and the sentence of :func:`nseg.counterfactual`.
         """
-        work = work or Work()
-        part, graph, row, names = self._as_data(edits)
-        columns = range(graph.x.size(1)) if features and graph.x.dim() == 2 else ()
-        inside = edits.renumbered(part.position).removed
-        allowed: dict[int | str, float | Sequence[float]] = {n: 0.0 for n in columns if bool((graph.x[:, n] != 0).any())}
+        work, changed = work or Work(), self._changed(edits)
+        inside = edits.renumbered(changed.part.position)
+        joinable = GraphEdits(added=frozenset(new)).renumbered(changed.part.position).added - inside.removed - inside.added
+        additions, offered = self._offer(changed.before, inside.removed, joinable)
+        graph, row, names = self._as_data(changed)
         with borrow(self.model), watch(self.model, work.ask), wrap_model_errors():
             found = counterfactual(
                 self.explainer,
                 graph,
                 row,
                 to=target,
-                additions=self._gone(part, inside) if inside else None,
-                features=allowed or None,
+                additions=additions,
+                features=self._settable(changed, features, self._changed_values(changed, inside)),
                 undirected=True,
                 most=MOST_CHANGES,
                 worlds=MOST_SETS,
                 **names,
             )
+        words = self._said(changed, found).words()
         if not found.changed:
-            return None, found.words()
-        number = part.node.tolist()
-        gone, back = (
-            frozenset((min(pair), max(pair)) for a, b in pairs for pair in [(number[a], number[b])])
-            for pairs in (found.removed, found.added)
+            return None, words
+        gone = frozenset(self._pair(found, *one) for one in zip(found.removed_edges, found.removed, strict=True))
+        come = frozenset(offered[n] for n in found.added_edges)
+        if come and come <= inside.removed:
+            words = words.replace("Add the", "Put back the").replace("add the", "put back the")
+        node = changed.part.node.tolist()
+        own = GraphEdits(gone, come, frozenset(one.node for one in found.features)).renumbered(dict(enumerate(node)))
+        after = replace(
+            edits,
+            removed=(edits.removed - own.added) | (own.removed - edits.added),
+            added=(edits.added - own.removed) | (own.added - edits.removed),
+            values=dict(edits.values) | {(node[one.node], one.feature): one.after for one in found.features},
         )
-        removed = (edits.removed - back) | (gone - edits.added)
-        values = dict(edits.values) | {(number[one.node], one.feature): one.after for one in found.features}
-        words = found.words().replace("Add the", "Put back the").replace("add the", "put back the")
-        return replace(edits, removed=removed, added=edits.added - gone, values=values), words
+        return self._without_idle_values(after, own.hidden), words
 
-    def _gone(self, part: GraphPart, removed: frozenset[tuple[int, int]]) -> Data:
-        """Edges of the graph that were removed, in both directions, with the model's arguments of each."""
-        inputs = self.inputs if part is self.part else self._inputs_of(part)
-        pairs = inputs.edge_index.sort(0).values.T.tolist()
-        chosen = torch.tensor([tuple(pair) in removed for pair in pairs], device=inputs.edge_index.device)
-        own = {
-            name: value[chosen]
-            for name, value in inputs.kwargs.items()
-            if name.startswith("edge") and torch.is_tensor(value)
-        }
-        return Data(edge_index=inputs.edge_index[:, chosen], **own)
+    def _offer(self, before: ModelInputs, gone: frozenset[Pair], new: frozenset[Pair]) -> tuple[Any, list[Pair]]:
+        """Edges that may come back or be added, and the pair that each of them joins."""
+        wide = changed_inputs(before, GraphEdits(added=new), self._types_of(before))  # new edges are the last
+        pairs = edge_pairs(wide)
+        chosen = [n for n, pair in enumerate(pairs) if n >= before.num_edges or pair in gone] if gone or new else []
+        kind = wide.kwargs.get(EDGE_TYPE)
+        if kind is not None:
+            chosen.sort(key=kind.tolist().__getitem__)
+        additions = self._additions(wide, torch.tensor(chosen, device=wide.edge_index.device)) if chosen else None
+        return additions, [pairs[n] for n in chosen]
 
-    @property
-    def num_features(self) -> int:
-        """Number of features of a node; 0 if they are not a row of numbers."""
-        return self.inputs.x.size(1) if self.inputs.x.dim() == 2 else 0
+    def _changed_values(self, changed: ChangedPart, inside: GraphEdits) -> dict[Cell, float]:
+        """Features of the part that were changed, by node and feature of the part, and what they were."""
+        found = dict[Cell, float]()
+        for node in inside.hidden | {n for n, _ in inside.values}:
+            was, now = changed.before.x[node].tolist(), changed.inputs.x[node].tolist()
+            found |= {(node, f): a for f, (a, b) in enumerate(zip(was, now, strict=True)) if a != b}
+        return found
 
-    @property
-    def feature_names(self) -> list[str]:
-        """Names of the features; none if there are too many to list."""
-        return [self.names.feature(n) for n in range(self.num_features)] if self.num_features <= MOST_FEATURES else []
+    def _without_idle_values(self, edits: GraphEdits, nodes: Iterable[int]) -> GraphEdits:
+        """The same changes, without values of some nodes that are those of the graph."""
+        hidden, values = set(edits.hidden), dict(edits.values)
+        for node in nodes:
+            rows = self._all_features(node, edits)
+            if rows and all(now == was for _, _, now, was in rows):
+                hidden.discard(node)
+            if node not in hidden:
+                values = {
+                    at: v for at, v in values.items() if at not in {(node, f) for f, _, now, was in rows if now == was}
+                }
+        return replace(edits, hidden=frozenset(hidden), values=values)
+
+    # --- features --------------------------------------------------------------------------------------------------------
+
+    def _all_features(self, node: int, edits: GraphEdits) -> list[tuple[int, str, float, float]]:
+        width = self.width(node) if node in self.part.position else 0
+        before = self.inputs.x[self.part.position[node]].tolist()[:width] if width else []
+        now = [0.0] * len(before) if node in edits.hidden else list(before)
+        for (other, feature), value in edits.values.items():
+            if other == node and feature < len(now):
+                now[feature] = value
+        names = self.names.of_node(node)
+        return [(n, names.feature(n), a, b) for n, (a, b) in enumerate(zip(now, before, strict=True))]
 
     def features(self, node: int, edits: GraphEdits) -> list[tuple[int, str, float, float]]:
         """Features of a node: number, name, value now and before the changes. Of many, those that are not 0."""
-        if not self.num_features or node not in self.part.position:
-            return []
-        before = self.inputs.x[self.part.position[node]].tolist()
-        now = [0.0] * len(before) if node in edits.hidden else list(before)
-        for (other, feature), value in edits.values.items():
-            if other == node:
-                now[feature] = value
-        chosen = [n for n in range(len(before)) if len(before) <= MOST_FEATURES or before[n] or now[n]][:MOST_FEATURES]
-        return [(n, self.names.feature(n), now[n], before[n]) for n in chosen]
-
-
-def explanation_view(found: Explanation) -> dict[str, Any]:
-    """An explanation as JSON data: what it keeps, by the caller's numbers, its numbers and its sentence."""
-    numbers = {name: float(found[name]) for name in ("pns", "p_factual", "p_complement") if found.get(name) is not None}
-    return {"kept": kept_pairs(found), **kept_features(found), **numbers, "words": " ".join(explanation_sentences(found))}
-
-
-def kept_pairs(explanation: Explanation) -> list[list[int]]:
-    """Pairs of nodes of the caller's graph that an explanation keeps an edge between."""
-    hard = hard_mask(explanation, "edge_mask")
-    if hard is None:
-        return []
-    ends = explanation.node_id[explanation.edge_index[:, hard & explanation.reached].cpu()].sort(0).values
-    pairs: list[list[int]] = torch.unique(ends, dim=1).T.tolist()
-    return pairs
-
-
-def kept_features(explanation: Explanation) -> dict[str, Any]:
-    """Nodes of the caller's graph that an explanation keeps, and single features [node, feature]; None if not masked."""
-    hard, kind = hard_mask(explanation, "node_mask"), node_mask_type(explanation)
-    if hard is None:
-        return {"kept_nodes": None, "kept_features": None}
-    if kind is MaskType.object:
-        return {"kept_nodes": explanation.node_id[hard.any(1).cpu()].tolist(), "kept_features": None}
-    if hard.size(0) != explanation.node_id.numel():
-        hard = hard.expand(explanation.node_id.numel(), -1)
-    chosen = (hard.cpu() & (explanation.x.cpu() != 0)).nonzero()
-    places = torch.stack([explanation.node_id[chosen[:, 0]], chosen[:, 1]], 1)
-    return {"kept_nodes": sorted(set(places[:, 0].tolist())), "kept_features": places.tolist()}
+        found = self._all_features(node, edits)
+        return [one for one in found if len(found) <= MOST_FEATURES or one[2] or one[3]][:MOST_FEATURES]

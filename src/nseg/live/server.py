@@ -16,9 +16,10 @@ from starlette.routing import Route
 
 from nseg.errors import InputError, NsegError
 from nseg.live.edits import GraphEdits
-from nseg.live.questions import Stopped, Work, explanation_view
+from nseg.live.explanation_view import explanation_view
 from nseg.live.session import page, replay
 from nseg.live.subject import StudioSubject
+from nseg.live.work import Stopped, Work
 
 MAX_BODY = 1 << 20
 """Maximum number of bytes of a request."""
@@ -89,7 +90,9 @@ class StudioServer:
     def _change(self, asked: dict[str, Any], work: Work) -> dict[str, Any]:
         target = None if asked.get("target") is None else _whole(asked, "target")
         questions = self.subject.questions(_whole(asked, "output"))
-        edits, words = questions.smallest_change(_edits(asked), target, asked.get("features") is True, work)
+        given, features = _edits(asked), asked.get("features") is True
+        new = self.subject.new_edges(questions.number, given) if asked.get("additions") is True else []
+        edits, words = questions.smallest_change(given, target, features, new, work)
         if edits is None:
             return {"found": False, "words": words}
         says = questions.predict(edits)

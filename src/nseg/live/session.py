@@ -10,8 +10,9 @@ from typing import Any
 
 from nseg.errors import InputError
 from nseg.live.edits import GraphEdits
-from nseg.live.questions import Work, explanation_view
+from nseg.live.explanation_view import explanation_view
 from nseg.live.subject import StudioSubject
+from nseg.live.work import Work
 from nseg.reports.page import to_script_json
 from nseg.version import __version__
 

@@ -48,13 +48,16 @@ def _in_reach(evaluator: WorldEvaluator, masks: JoinedMasks) -> bool:
     return kept == sum(int(group.pack(masks)[EDGES].count_nonzero()) for group in evaluator.groups)
 
 
-def outputs_of_graphs(model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], rows: Sequence[Tensor]) -> Tensor:
+def outputs_of_graphs(
+    model: nn.Module, outcome: Outcome, graphs: Sequence[ModelInputs], rows: Sequence[Tensor], sample: int = SAMPLE
+) -> Tensor:
     """A model's output for one row of each graph, in one batch if that is exact, [B, ...].
 
     Args:
         model, outcome: the model, borrowed, and how its output is read.
         graphs: arguments of the model.
         rows: explained row of each graph, [1] each.
+        sample: number of graphs that are run alone too, to see whether the batch is exact.
     """
     role, zero = OUTPUT_ROLES[outcome.level.value], torch.zeros_like(rows[0])
 
@@ -62,7 +65,7 @@ def outputs_of_graphs(model: nn.Module, outcome: Outcome, graphs: Sequence[Model
         instances = pack_graphs(graphs[some], role, rows[some], [zero] * len(rows[some]))
         return CausalModel(model, outcome, instances, strategy).output()[0]
 
-    few = sample_of(len(graphs), SAMPLE).tolist()
+    few = sample_of(len(graphs), sample).tolist()
     alone = [run(slice(n, n + 1), PLAIN) for n in few]
     try:
         together = run(slice(None), UNTRACED)

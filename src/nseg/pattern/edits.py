@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nseg.graphs.inputs import ModelInputs, Role
-from nseg.pattern.matching import Occurrence, OccurrenceSearch, occurrence_edges
+from nseg.pattern.matching import Occurrence, cover_occurrences, occurrence_edges
 from nseg.pattern.predictions import ExplainedPrediction
 from nseg.pattern.typed_graph import Condition, Edge, TypedGraph
 
@@ -31,16 +31,14 @@ def without_pattern(
     edges: set[Edge] = set()
     features: set[tuple[int, int | None]] = set()
     for pattern in patterns:
-        search = OccurrenceSearch(pattern, host, effort)
-        found = False
-        for places in search:
-            found = True
-            edges |= occurrence_edges(pattern, host, places)
-            for label, place, near in zip(pattern.nodes, places, pattern.neighbours, strict=True):
-                features |= {(place, condition.feature) for condition in label.conditions}
-                features |= {(place, None)} if not near and not label.conditions else set()
-        if not found or not search.complete:
+        found = cover_occurrences(pattern, host, effort)
+        if not found.places or not found.complete:
             return None
+        edges |= found.edges
+        for n, place in found.places:
+            label, near = pattern.nodes[n], pattern.neighbours[n]
+            features |= {(place, condition.feature) for condition in label.conditions}
+            features |= {(place, None)} if not near and not label.conditions else set()
     x = inputs.x.clone() if features else inputs.x
     for node, feature in features:
         x[node, slice(None) if feature is None else feature] = 0

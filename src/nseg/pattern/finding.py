@@ -68,14 +68,7 @@ def patterns(
     index = PatternIndex(reader.read(explanations), chosen_settings)
     finding, held_out = _split(index)
     tester = None if explainer is None else PatternTester(explainer, index, held_out, reader.given_graphs)
-    work = _ClassWork(
-        index,
-        by_class(index.predictions, finding),
-        by_class(index.predictions, held_out),
-        tester,
-        explainer,
-        reader.given_graphs,
-    )
+    work = _ClassWork(index, by_class(index.predictions, finding), by_class(index.predictions, held_out), tester)
     classes = [work.patterns(target) for target in work.finding]
     return Patterns(classes, reader.vocabulary, tested=tester is not None)
 
@@ -103,25 +96,21 @@ class _ClassWork:
         index: all predictions.
         finding, held_out: positions of the predictions of each class.
         tester: asks the model about predictions that are held out, if there is one.
-        explainer, data: as for the tester.
     """
 
     index: PatternIndex
     finding: Any
     held_out: Any
     tester: PatternTester | None
-    explainer: Explainer | None
-    data: Any
 
     def patterns(self, target: int) -> ClassPatterns:
         """The patterns of a class."""
         mine, held_out = self.finding[target], self.held_out.get(target, [])
         others = [p for other, positions in self.finding.items() if other != target for p in positions]
         chosen = choose_patterns(self.index, mine, others)
-        if self.explainer is not None and chosen:
-            some = [*spread(mine, TRIED), *spread(others, TRIED)]
-            tester = PatternTester(self.explainer, self.index, some, self.data)
-            chosen = PatternTrimmer(tester, target, mine, others).trim(chosen)
+        if self.tester is not None and chosen:
+            some = self.tester.on([*spread(mine, TRIED), *spread(others, TRIED)])
+            chosen = PatternTrimmer(some, target, mine, others).trim(chosen)
         explained = {p for one in chosen for p in one.explained}
         again = {p for p in held_out if any(self.index.share(one.form, p) for one in chosen)}
         return ClassPatterns(

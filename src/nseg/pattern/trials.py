@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from nseg.graphs.inputs import ModelInputs
 from nseg.metrics.hetero import flatten_for_metrics
 from nseg.metrics.intervals import share_interval
 from nseg.metrics.removal import outputs_of_graphs
+from nseg.metrics.trust import SAMPLE
 from nseg.model.borrow import borrow, unwrap_compiled, wrap_model_errors
 from nseg.model.outcomes import outcome_of
 from nseg.pattern.edits import Graft, make_graft, plant, plant_rule, without_pattern
@@ -26,6 +28,9 @@ from nseg.pattern.typed_graph import Condition, TypedGraph
 
 EXEMPLARS = 5
 """Explained predictions whose occurrences of a pattern are copied into others, in turn."""
+
+SAMPLE_AGAIN = 4
+"""Graphs of each batch that are run alone too, after a first batch of which more were."""
 
 MAX_ELEMENTS = 400_000
 """Maximum number of nodes and edges in one forward pass."""
@@ -84,11 +89,20 @@ class PatternTester:
         if by_type:
             self.model, _, self._explanations = flatten_for_metrics(explainer, data, by_type)
         self.device = model_device(self.model)
-        # a phenomenon may be explained with a class that the model does not predict; nothing can be tested there
-        keeps = self.holds(
-            [self.inputs(p) for p in held_out], held_out, [self._prediction(p).target_class for p in held_out]
-        )
-        self.held_out = [p for p, same in zip(held_out, keeps.tolist(), strict=True) if same]
+        self._sampled = SAMPLE
+        self.held_out = self._predicted(held_out)
+
+    def on(self, positions: Sequence[int]) -> PatternTester:
+        """The same tests on other predictions."""
+        other = copy.copy(self)
+        other.held_out = self._predicted(positions)
+        return other
+
+    def _predicted(self, positions: Sequence[int]) -> list[int]:
+        """Predictions whose explained class the model gives: a phenomenon may have another, and nothing can be tested."""
+        graphs = [self.inputs(p) for p in positions]
+        keeps = self.holds(graphs, positions, [self._prediction(p).target_class for p in positions])
+        return [p for p, same in zip(positions, keeps.tolist(), strict=True) if same]
 
     def _prediction(self, position: int) -> ExplainedPrediction:
         return self.index.predictions[position]
@@ -115,7 +129,8 @@ class PatternTester:
             rows = [self._row(p).to(self.device) for p in positions[some]]
             here = [_inputs_on(one, self.device) for one in graphs[some]]
             with borrow(self.model), wrap_model_errors():
-                output = outputs_of_graphs(self.model, self.outcome, here, rows)
+                output = outputs_of_graphs(self.model, self.outcome, here, rows, self._sampled)
+            self._sampled = SAMPLE_AGAIN
             found.append(self.outcome.holds(output, torch.tensor(classes[some], device=self.device)).cpu())
         return torch.cat(found)
 

@@ -12,9 +12,6 @@ from nseg.pattern.trials import PatternTester
 ENOUGH = 0.5
 """Share of other predictions that must become the class with a pattern, for it to be made smaller."""
 
-Shares = tuple[float, float]
-"""Shares of predictions that change without a pattern, and that become its class with it."""
-
 
 @dataclass
 class PatternTrimmer:
@@ -34,7 +31,9 @@ class PatternTrimmer:
     target: int
     mine: Sequence[int]
     others: Sequence[int]
-    _known: dict[Form, tuple[ChosenPattern, Shares]] = field(default_factory=dict)
+    _explained: dict[Form, tuple[int, ...]] = field(default_factory=dict)
+    _elsewhere: dict[Form, tuple[int, ...]] = field(default_factory=dict)
+    _shares: dict[tuple[Form, str], float] = field(default_factory=dict)
 
     @property
     def index(self) -> PatternIndex:
@@ -47,29 +46,42 @@ class PatternTrimmer:
         return list(found.values())
 
     def _smallest(self, pattern: ChosenPattern) -> ChosenPattern:
-        best, shares = self._tested(pattern.form)
-        while len(best.form) == 1 and shares[1] > ENOUGH:
-            (graph,) = self.index.graphs(best.form)
+        best = pattern.form
+        while len(best) == 1 and self._share(best, "into") > ENOUGH:
+            (graph,) = self.index.graphs(best)
             smaller = {frozenset({self.index.forms.number(one)}) for one in one_edge_less(graph)}
-            tested = [self._tested(form) for form in sorted(smaller, key=sorted)]
-            good = [one for one in tested if self._is_no_worse(one, (best, shares))]
+            good = [form for form in sorted(smaller, key=sorted) if self._is_no_worse(form, best)]
             if not good:
                 break
-            best, shares = max(good, key=lambda one: sum(one[1]))
-        return best
+            best = max(good, key=lambda form: self._share(form, "into") + self._share(form, "out"))
+        return self._chosen(best)
 
-    def _is_no_worse(self, new: tuple[ChosenPattern, Shares], old: tuple[ChosenPattern, Shares]) -> bool:
-        fewer = len(new[0].explained) < len(old[0].explained)
-        more = len(new[0].elsewhere) > len(old[0].elsewhere)
-        return not fewer and not more and all(a >= b for a, b in zip(new[1], old[1], strict=True))
+    def _is_no_worse(self, new: Form, old: Form) -> bool:
+        """Whether a pattern may take the place of another; what costs most is asked last."""
+        return (
+            len(self._explains(new)) >= len(self._explains(old))
+            and len(self._occurs_in(new)) <= len(self._occurs_in(old))
+            and self._share(new, "into") >= self._share(old, "into")
+            and self._share(new, "out") >= self._share(old, "out")
+        )
 
-    def _tested(self, form: Form) -> tuple[ChosenPattern, Shares]:
-        """A pattern with what it explains, and the shares; 0 where nothing could be tested."""
-        if form not in self._known:
-            explained = tuple(p for p in self.mine if self.index.share(form, p))
-            elsewhere = tuple(p for p in self.others if self.index.occurs(form, p))
-            one = ChosenPattern(form, explained, elsewhere)
-            trials = self.tester.necessity(one, self.target), self.tester.sufficiency(one, self.target)
-            without, into = (0.0 if trial is None else trial.share for trial in trials)
-            self._known[form] = one, (without, into)
-        return self._known[form]
+    def _chosen(self, form: Form) -> ChosenPattern:
+        return ChosenPattern(form, self._explains(form), self._occurs_in(form))
+
+    def _explains(self, form: Form) -> tuple[int, ...]:
+        if form not in self._explained:
+            self._explained[form] = tuple(p for p in self.mine if self.index.share(form, p))
+        return self._explained[form]
+
+    def _occurs_in(self, form: Form) -> tuple[int, ...]:
+        if form not in self._elsewhere:
+            self._elsewhere[form] = tuple(p for p in self.others if self.index.occurs(form, p))
+        return self._elsewhere[form]
+
+    def _share(self, form: Form, test: str) -> float:
+        """Share of predictions that change without a pattern, or become its class with it; 0 if none could be tested."""
+        if (form, test) not in self._shares:
+            ask = self.tester.sufficiency if test == "into" else self.tester.necessity
+            trial = ask(self._chosen(form), self.target)
+            self._shares[form, test] = 0.0 if trial is None else trial.share
+        return self._shares[form, test]

@@ -135,7 +135,7 @@ class LargeGraphJob(ExplainJob):
                 "On a large graph messages must go from source to target (got a layer with flow='target_to_source'). Write "
                 "the graph with edge_index.flip(0), and use layers with the default flow."
             )
-        return len(calls), bytes_per_member(job.network, job.inputs, self.outcome)
+        return max((call.after + 1 for call in calls), default=0), bytes_per_member(job.network, job.inputs, self.outcome)
 
     def _probe_job(self) -> OneGraphJob:
         """A job on a small subgraph, around outputs from all over the graph."""

@@ -2,6 +2,7 @@
 
 import cytoscape, { type Core, type ElementDefinition, type SingularElementArgument, type StylesheetJson } from "cytoscape";
 import { h } from "./dom";
+import { groupColour, typeShape } from "./groups";
 import type { Graph, Instance, Payload } from "./payload";
 import type { Kept } from "./state";
 import { FAR_FONT, NEAR_FONT, placeLabels, roomForTexts, separate, type LabelledNode } from "./places";
@@ -9,27 +10,14 @@ import { molecule, network, SAID_MARGIN, type NodeColour } from "./styles";
 import { colour, onTheme } from "./theme";
 import { nodeName, plural } from "./words";
 
-/** Group colours: Okabe and Ito's without their blue, which marks the kept part, then Paul Tol's and others. */
-const PALETTE = [
-  "#e69f00", "#56b4e9", "#009e73", "#e0d020", "#d55e00", "#cc79a7", "#882255", "#44aa99", "#5b4bb5", "#999933",
-  "#b5625a", "#7f8c8d", "#8cd17d", "#a0722a", "#c98fd0", "#4a8fa8", "#d98880", "#5f9e6e", "#9c755f", "#d0a35c",
-  "#76b7b2", "#7b6fb8", "#b07aa1", "#b3a125",
-];
-
 /** Colour variable of each atom; other atoms have the colour of the text. */
 const ATOMS: Record<string, string> = {
   N: "nitrogen", O: "oxygen", S: "sulphur", P: "sulphur", F: "halogen", Cl: "halogen", Br: "halogen", I: "halogen", H: "soft",
 };
 
-const SHAPES = ["ellipse", "rectangle", "triangle", "diamond", "pentagon", "hexagon", "star", "octagon"];
-
 /** Shape of a node type; other groups have colours only. */
 export function groupShape(payload: Payload, group: number): string {
-  return payload.grouping === "type" && group >= 0 ? (SHAPES[group % SHAPES.length] ?? "ellipse") : "ellipse";
-}
-
-export function groupColour(group: number): string {
-  return group < 0 ? colour("faint") : (PALETTE[group % PALETTE.length] ?? "#888");
+  return payload.grouping === "type" ? typeShape(group) : "ellipse";
 }
 
 /** Height of the buttons at the top of a drawing, in pixels. */

@@ -1,7 +1,8 @@
 /** One method's explanation of one instance: picture, slider, worlds, certificate, lists. */
 
 import { replaceContent, h, labelled, sentence, type Child } from "./dom";
-import { Drawing, groupColour, groupShape, describeGraph } from "./drawing";
+import { Drawing, groupShape, describeGraph } from "./drawing";
+import { groupColour } from "./groups";
 import type { Cells, Graph, MethodAnswer, Instance, MaskEntries, Method, Payload, Size, Worlds } from "./payload";
 import { kept, countOneWay, outcome, type Direction, type Selection, type Kept } from "./state";
 import { atLeast, bondName, certificate, className, colourWords, countElements, edgeWord, featureName, featureValue, groupName, lineName, lineWeight, lineWeights, lineWord, nodeName, nodeWord, number, oneWayWords, plural, selectionWords, sizeWords, trueClass, worldNames } from "./words";

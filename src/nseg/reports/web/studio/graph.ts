@@ -1,6 +1,7 @@
 /** The drawing: edges and nodes that are switched by mouse, touch or keyboard. */
 
 import { svg } from "../src/dom";
+import { groupColour, typeShape } from "../src/groups";
 import { holds, type Edits, type Explanation, type Pair } from "./steps";
 
 export interface View {
@@ -15,10 +16,18 @@ export interface View {
   orders: number[];
   molecule: boolean;
   hidden_nodes: number;
-  hidden_edges: number;
+  /** Whether all edges that can matter are drawn. */
+  complete: boolean;
   cut: [number, number, number] | null;
   features: number;
-  feature_names: string[];
+  /** Names of features, by type of node; those of all nodes if there are no types. */
+  feature_names: string[][];
+  /** Types of nodes, how many features each has, and the type of each drawn node; none if there are no types. */
+  types: string[];
+  widths: number[];
+  node_types: number[];
+  /** Kinds of edges: what they say, and the types of nodes that they join. */
+  kinds: { kind: number; name: string; ends: [number, number] }[];
   classes: string[];
   true_class: number | null;
   predicted: number;
@@ -50,6 +59,67 @@ export function edgeWord(view: View): string {
   return view.molecule ? "bond" : "edge";
 }
 
+/** Type of a node; -1 if there are no types. */
+export function nodeType(view: View, id: number): number {
+  return view.node_types[view.nodes.findIndex(([n]) => n === id)] ?? -1;
+}
+
+/** Number of features of a node that can be changed. */
+export function nodeWidth(view: View, id: number): number {
+  return view.types.length ? (view.widths[nodeType(view, id)] ?? 0) : view.features;
+}
+
+/** What a feature of a node is called. */
+export function featureLabel(view: View, id: number, feature: number): string {
+  return view.feature_names[Math.max(nodeType(view, id), 0)]?.[feature] ?? `feature ${feature}`;
+}
+
+/** Name of an edge: both ends, and between them what it says if there are types. */
+export function edgeLabel(view: View, [a, b, number = 0]: Pair): string {
+  const kind = view.kinds.find((one) => one.kind === number);
+  if (!kind) return `${nodeLabel(view, a)} - ${nodeLabel(view, b)}`;
+  const [first, second] = nodeType(view, a) === kind.ends[0] ? [a, b] : [b, a];
+  return `${nodeLabel(view, first)} - ${kind.name} - ${nodeLabel(view, second)}`;
+}
+
+/** Kinds of edges that can join two nodes; 0 if there are no types. */
+export function kindsBetween(view: View, a: number, b: number): number[] {
+  if (!view.types.length) return [0];
+  const [s, t] = [nodeType(view, a), nodeType(view, b)];
+  return view.kinds.filter(({ ends: [c, d] }) => (s === c && t === d) || (s === d && t === c)).map(({ kind }) => kind);
+}
+
+const CORNERS: Record<string, [number, number][]> = {
+  rectangle: [[-0.9, -0.9], [0.9, -0.9], [0.9, 0.9], [-0.9, 0.9]],
+  triangle: [[0, -1.25], [1.2, 0.9], [-1.2, 0.9]],
+  diamond: [[0, -1.3], [1.3, 0], [0, 1.3], [-1.3, 0]],
+};
+
+/** A node's shape; a type of nodes has its own. */
+function nodeShape(type: number, x: number, y: number, radius: number, classes: string): SVGElement {
+  const shape = typeShape(type);
+  if (shape === "ellipse") return svg("circle", { cx: x, cy: y, r: radius, class: classes });
+  const regular = { pentagon: 5, hexagon: 6, octagon: 8, star: 10 }[shape] ?? 4;
+  const ring = Array.from({ length: regular }, (_, n): [number, number] => {
+    const [angle, far] = [(2 * Math.PI * n) / regular, shape === "star" && n % 2 ? 0.6 : 1.15];
+    return [far * Math.sin(angle), -far * Math.cos(angle)];
+  });
+  const points = (CORNERS[shape] ?? ring).map(([a, b]) => `${x + a * radius},${y + b * radius}`).join(" ");
+  return svg("polygon", { points, class: classes });
+}
+
+/** A node's shape in the colour of its type. */
+function colouredShape(type: number, x: number, y: number, radius: number, classes: string): SVGElement {
+  const shape = nodeShape(type, x, y, radius, classes);
+  if (type >= 0 && !classes.includes(" off")) [shape.style.fill, shape.style.fillOpacity] = [groupColour(type), "0.5"];
+  return shape;
+}
+
+/** A small picture of a type of nodes, for the legend. */
+export function typeSwatch(type: number): SVGElement {
+  return svg("svg", { viewBox: "-14 -14 28 28", class: "type-swatch studio-graph", "aria-hidden": "true" }, colouredShape(type, 0, 0, 10, "node on"));
+}
+
 interface Line {
   x1: number;
   y1: number;
@@ -67,6 +137,28 @@ function strokes(line: Line, order: number, classes: string): SVGElement[] {
     const dashed = n > 0 && order > 1 && order < 2 ? " aromatic" : "";
     return svg("line", { x1: line.x1 + dx, y1: line.y1 + dy, x2: line.x2 + dx, y2: line.y2 + dy, class: classes + dashed });
   });
+}
+
+/** How far each of several lines between the same nodes is beside the middle. */
+function parallel(pairs: Pair[]): number[] {
+  const seen = new Map<string, number[]>();
+  pairs.forEach(([a, b], index) => seen.set(`${a} ${b}`, [...(seen.get(`${a} ${b}`) ?? []), index]));
+  const found = pairs.map(() => 0);
+  for (const some of seen.values()) some.forEach((index, n) => (found[index] = n - (some.length - 1) / 2));
+  return found;
+}
+
+/** A line some pixels beside another. */
+function moved(line: Line, by: number): Line {
+  const length = Math.hypot(line.x2 - line.x1, line.y2 - line.y1) || 1;
+  const [dx, dy] = [(-(line.y2 - line.y1) * by) / length, ((line.x2 - line.x1) * by) / length];
+  return { x1: line.x1 + dx, y1: line.y1 + dy, x2: line.x2 + dx, y2: line.y2 + dy };
+}
+
+/** What a node is called for those who do not see it. */
+function nodeText(view: View, id: number, label: string): string {
+  const kind = view.types[nodeType(view, id)] ?? (view.molecule ? "atom" : "node");
+  return label.startsWith(`${kind} `) ? label : `${kind} ${label}`;
 }
 
 /** The drawing and a function that draws it anew. */
@@ -103,13 +195,14 @@ function draw(canvas: SVGElement, view: View, shown: Shown, actions: Actions): v
   const place = new Map(view.nodes.map(([id, x, y, label, name]) => [id, { x: at(x), y: at(y), name, label }]));
   const { edits, explanation } = shown;
   const shapes: SVGElement[] = [];
+  const beside = parallel([...view.edges, ...edits.added]);
   for (const [index, pair] of [...view.edges, ...edits.added].entries()) {
     const [a, b] = [place.get(pair[0]), place.get(pair[1])];
     if (!a || !b) continue;
     const [on, kept] = [!holds(edits.removed, pair), holds(explanation?.kept ?? [], pair)];
-    const line = { x1: a.x, y1: a.y, x2: b.x, y2: b.y };
+    const line = moved({ x1: a.x, y1: a.y, x2: b.x, y2: b.y }, 8 * (beside[index] ?? 0));
     const classes = ["edge", on ? "on" : "off", kept ? "kept" : "", holds(edits.added, pair) ? "new" : ""].join(" ");
-    const name = `${edgeWord(view)} ${a.label} - ${b.label}`;
+    const name = `${edgeWord(view)} ${edgeLabel(view, pair)}`;
     const band = kept && view.molecule ? [svg("line", { ...line, class: "band" })] : [];
     const group = control(name, on, () => actions.edge(pair), svg("line", { ...line, class: "touch" }), ...band, ...strokes(line, view.orders[index] ?? 1, classes));
     if (kept) group.setAttribute("aria-description", "kept by the explanation");
@@ -120,8 +213,11 @@ function draw(canvas: SVGElement, view: View, shown: Shown, actions: Actions): v
     const on = !edits.hidden.includes(id);
     const changed = edits.values.some(([n]) => n === id);
     const classes = ["node", on ? "on" : "off", id === view.target ? "target" : "", id === shown.chosen ? "chosen" : "", id === shown.selected ? "picked" : "", changed ? "changed" : "", explanation?.kept_nodes?.includes(id) ? "kept" : ""].join(" ");
-    const number = name === String(id) ? [] : [svg("text", { x: x + radius, y: y + radius + 2, class: "number" }, String(id))];
-    const group = control(`${view.molecule ? "atom" : "node"} ${label}`, on, () => actions.node(id), svg("circle", { cx: x, cy: y, r: radius, class: classes }), svg("text", { x, y: y + 4, "text-anchor": "middle" }, name), ...number);
+    const number = name === String(id) || !view.molecule ? [] : [svg("text", { x: x + radius, y: y + radius + 2, class: "number" }, String(id))];
+    const type = nodeType(view, id);
+    const below = name.length > 4 && !view.molecule; // a long name does not fit into the node
+    const text = svg("text", { x, y: below ? y + 2 * radius : y + 4, "text-anchor": "middle", class: below ? "below" : "" }, name);
+    const group = control(nodeText(view, id, label), on, () => actions.node(id), colouredShape(type, x, y, radius, classes), text, ...number);
     const notes = [id === view.target ? "explained" : "", changed ? "with other values" : "", explanation?.kept_nodes?.includes(id) ? "kept by the explanation" : ""].filter(Boolean);
     if (notes.length) group.setAttribute("aria-description", notes.join(", "));
     shapes.push(group);

@@ -1,6 +1,7 @@
 /** Steps of a session: changes of a graph, what the model says after them, and how one step differs from another. */
 
-export type Pair = [number, number];
+/** Two nodes that are joined, the smaller number first; in a graph with types also the kind of edge, if it is not 0. */
+export type Pair = [number, number] | [number, number, number];
 
 export interface Edits {
   removed: Pair[];
@@ -38,9 +39,9 @@ export interface Session {
 
 export const NONE: Edits = { removed: [], added: [], hidden: [], values: [] };
 
-export const same = ([a, b]: readonly [number, number], [c, d]: readonly [number, number]): boolean => a === c && b === d;
+export const same = ([a, b, k = 0]: Readonly<Pair>, [c, d, l = 0]: Readonly<Pair>): boolean => a === c && b === d && k === l;
 export const holds = (pairs: readonly Pair[], pair: Pair): boolean => pairs.some((one) => same(one, pair));
-export const sorted = (a: number, b: number): Pair => [Math.min(a, b), Math.max(a, b)];
+export const sorted = (a: number, b: number, kind = 0): Pair => (kind ? [Math.min(a, b), Math.max(a, b), kind] : [Math.min(a, b), Math.max(a, b)]);
 
 function toggled<T>(all: readonly T[], one: T, equal: (a: T, b: T) => boolean): T[] {
   return all.some((other) => equal(one, other)) ? all.filter((other) => !equal(one, other)) : [...all, one];
@@ -50,6 +51,12 @@ function toggled<T>(all: readonly T[], one: T, equal: (a: T, b: T) => boolean): 
 export function switchEdge(edits: Edits, pair: Pair): Edits {
   if (holds(edits.added, pair)) return { ...edits, added: toggled(edits.added, pair, same) };
   return { ...edits, removed: toggled(edits.removed, pair, same) };
+}
+
+/** Switch some edges together: off if any of them is on. */
+export function switchEdges(edits: Edits, pairs: readonly Pair[]): Edits {
+  const others = edits.removed.filter((pair) => !holds(pairs, pair));
+  return { ...edits, removed: pairs.every((pair) => holds(edits.removed, pair)) ? others : [...others, ...pairs] };
 }
 
 /** Switch all features of a node; values of its own are forgotten. */
@@ -71,9 +78,17 @@ export function valueOf(edits: Edits, node: number, feature: number, before: num
   return given ? given[2] : edits.hidden.includes(node) ? 0 : before;
 }
 
+/** What nodes, edges and features are called. */
+export interface Words {
+  node: (n: number) => string;
+  edge: (pair: Pair) => string;
+  feature: (node: number, feature: number) => string;
+  /** What an edge is: "edge" or "bond". */
+  word: string;
+}
+
 /** What a step changes, one text per change. */
-export function difference(before: Edits, after: Edits, node: (n: number) => string, feature: (f: number) => string, word = "edge"): string[] {
-  const edge = ([a, b]: Pair): string => `${node(a)} - ${node(b)}`;
+export function difference(before: Edits, after: Edits, { node, edge, feature, word }: Words): string[] {
   const new_ = <T>(a: readonly T[], b: readonly T[]): T[] => b.filter((one) => !a.some((other) => JSON.stringify(one) === JSON.stringify(other)));
   const kept = (n: number, f: number): boolean => after.values.some(([m, g]) => m === n && g === f);
   return [
@@ -83,8 +98,8 @@ export function difference(before: Edits, after: Edits, node: (n: number) => str
     ...new_(after.added, before.added).map((pair) => `no new ${word} ${edge(pair)}`),
     ...new_(before.hidden, after.hidden).map((n) => `features of ${node(n)} off`),
     ...new_(after.hidden, before.hidden).map((n) => `features of ${node(n)} on`),
-    ...new_(before.values, after.values).map(([n, f, value]) => `${feature(f)} of ${node(n)} is ${value}`),
-    ...new_(after.values, before.values).filter(([n, f]) => !kept(n, f)).map(([n, f]) => `${feature(f)} of ${node(n)} as before`),
+    ...new_(before.values, after.values).map(([n, f, value]) => `${feature(n, f)} of ${node(n)} is ${value}`),
+    ...new_(after.values, before.values).filter(([n, f]) => !kept(n, f)).map(([n, f]) => `${feature(n, f)} of ${node(n)} as before`),
   ];
 }
 

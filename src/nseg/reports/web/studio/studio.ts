@@ -3,9 +3,9 @@
 import { h, labelled, replaceContent, type Child } from "../src/dom";
 import { onTheme, start as startTheme, theme, toggle } from "../src/theme";
 import { number } from "../src/words";
-import { edgeWord, makeCanvas, nodeLabel, type View } from "./graph";
+import { edgeLabel, edgeWord, featureLabel, kindsBetween, makeCanvas, nodeLabel, nodeType, nodeWidth, typeSwatch, type View } from "./graph";
 import { ask, download, withdraw, type Waiting } from "./server";
-import { difference, few, holds, NONE, setValue, sorted, switchEdge, switchNode, valueOf, type Edits, type Explanation, type Pair, type Says, type Session, type Step } from "./steps";
+import { difference, few, holds, NONE, setValue, sorted, switchEdge, switchEdges, switchNode, valueOf, type Edits, type Explanation, type Pair, type Says, type Session, type Step } from "./steps";
 
 type Features = [number, string, number, number][];
 
@@ -31,12 +31,16 @@ const [canvas, drawGraph] = makeCanvas({ edge: (pair) => void (recorded ? null :
 const output = h("input", { type: "number", min: 0, id: "output", change: () => void open(Number(output.value)) });
 const target = h("select", { id: "target", "aria-label": "Class" });
 const zero = h("input", { type: "checkbox", id: "zero" });
+const more = h("input", { type: "checkbox", id: "more" });
+const moreText = h("label", { for: "more" });
+const relation = h("select", { "aria-label": "Kind of the new edge" });
 const chooser = h("select", { "aria-label": "Node whose features are shown", change: () => void select(chooser.value === "" ? null : Number(chooser.value)) });
 const undo = h("button", { type: "button", click: () => void visit(step - 1) }, "Undo");
 const redo = h("button", { type: "button", click: () => void visit(step + 1) }, "Redo");
 const join = h("button", { type: "button", "aria-pressed": "false", click: () => startAdding(adding === null ? "first" : null) }, "Add an edge");
 
 const edits = (): Edits => steps[step]?.edits ?? NONE;
+const capital = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 const say = (text: string): void => void (message.textContent = text);
 
 /** Ask a question that may take a while: progress is shown, and it can be cancelled. */
@@ -67,7 +71,11 @@ async function open(wanted: number): Promise<boolean> {
 
 function show(found: View): void {
   [view, steps, step, explanation, selected, features] = [found, [{ edits: NONE, predicted: found.predicted, probabilities: found.probabilities }], 0, null, null, []];
-  what.textContent = found.target !== null ? "Node" : found.molecule ? "Molecule" : "Graph";
+  what.textContent = capital(found.target !== null ? (found.types[nodeType(found, found.target)] ?? "node") : found.molecule ? "molecule" : "graph");
+  moreText.textContent = `changes may add ${edgeWord(found)}s, too`;
+  const twice = found.kinds.some((one) => found.kinds.some((other) => other.kind !== one.kind && [...other.ends].sort().join() === [...one.ends].sort().join()));
+  replaceContent(relation, ...found.kinds.map(({ kind, name }) => h("option", { value: kind }, name)));
+  relation.hidden = !twice;
   output.value = String(found.output);
   output.max = String(found.outputs - 1);
   replaceContent(target, ...found.classes.map((name, n) => h("option", { value: n }, name)));
@@ -79,7 +87,7 @@ function show(found: View): void {
 }
 
 function notDrawn(found: View): string {
-  const parts = [found.hidden_nodes ? `${found.hidden_nodes} nodes further away are not drawn.` : ""];
+  const parts = [found.hidden_nodes ? `${found.hidden_nodes} nodes ${found.complete ? `that cannot reach ${found.subject}` : "further away"} are not drawn.` : ""];
   if (found.cut) parts.push(`The model is asked about the ${found.cut[0]} nodes and ${found.cut[1]} edges that matter for ${found.subject}${found.cut[2] ? `; ${found.cut[2]} edges of nodes with very many are left out` : ""}.`);
   return parts.filter(Boolean).join(" ");
 }
@@ -123,14 +131,14 @@ async function explain(): Promise<void> {
 
 async function smallest(wanted: number | null): Promise<void> {
   if (view === null) return;
-  const body = { output: view.output, edits: edits(), target: wanted, features: zero.checked };
+  const body = { output: view.output, edits: edits(), target: wanted, features: zero.checked, additions: more.checked };
   const found = await askSlowly<Says & { found: boolean; words: string; edits: Edits }>("change", "Searching", body);
   if (found === null) return;
   if (found.found) {
     const undrawn = found.edits.removed.filter((pair) => !holds(view?.edges ?? [], pair)).length;
     await change(found.edits, { predicted: found.predicted, probabilities: found.probabilities, words: found.words });
     say(`${found.words}${undrawn ? ` (${undrawn} of the edges are not drawn.)` : ""}`);
-  } else say(found.words);
+  } else say(`${found.words}${zero.checked && more.checked ? "" : " Let changes do more below, and ask again."}`);
 }
 
 /** Show the features of a node; none if null. */
@@ -146,14 +154,24 @@ async function select(node: number | null): Promise<void> {
 function clickNode(node: number): void {
   if (recorded) return;
   if (adding === "first") startAdding(node);
-  else if (adding !== null) {
-    const pair: Pair = sorted(adding, node);
-    const there = holds([...(view?.edges ?? []), ...edits().added], pair);
-    startAdding(null);
-    if (pair[0] === pair[1]) say("An edge joins two different nodes.");
-    else if (there) say("This edge is there already; click it to switch it.");
-    else void change({ ...edits(), added: [...edits().added, pair] });
+  else if (adding !== null && view !== null) joinNodes(view, adding, node);
+  else if (view !== null && nodeWidth(view, node) === 0) {
+    const own = view.edges.filter(([a, b]) => a === node || b === node);
+    if (own.length) void change(switchEdges(edits(), own)).then(() => select(node));
   } else void change(switchNode(edits(), node)).then(() => select(node));
+}
+
+/** Add an edge between two nodes. */
+function joinNodes(shown: View, first: number, second: number): void {
+  const kinds = kindsBetween(shown, first, second);
+  const wanted = Number(relation.value);
+  const pair = sorted(first, second, kinds.includes(wanted) ? wanted : (kinds[0] ?? 0));
+  const there = holds([...shown.edges, ...edits().added], pair);
+  startAdding(null);
+  if (first === second) say("An edge joins two different nodes.");
+  else if (!kinds.length) say(`No kind of edge joins ${nodeLabel(shown, first)} and ${nodeLabel(shown, second)}.`);
+  else if (there) say("This edge is there already; click it to switch it.");
+  else void change({ ...edits(), added: [...edits().added, pair] });
 }
 
 function startAdding(state: typeof adding): void {
@@ -189,14 +207,17 @@ function limitTarget(predicted: number | undefined): void {
   if (target.selectedIndex === predicted) target.selectedIndex = options.findIndex((one) => !one.disabled);
 }
 
-/** What one can do with the drawing, and what its lines and rings mean. */
+/** What one can do with the drawing, and what its lines, shapes and rings mean. */
 function drawLegend(shown: View): void {
+  const bare = shown.types.filter((_, n) => shown.widths[n] === 0 && shown.node_types.includes(n));
   const parts = recorded ? [] : [shown.molecule ? "Click a bond to switch it off or on, and an atom to switch its features." : "Click an edge to switch it off or on, and a node to switch its features."];
-  if (shown.target !== null) parts.push("The ring with a thick line is the explained node.");
+  if (bare.length && !recorded) parts.push(`Of ${bare.join(" and ")}, which has no features, a click switches all edges.`);
+  if (shown.target !== null) parts.push("The thick line is around the explained node.");
   if (edits().removed.length + edits().hidden.length) parts.push("Dotted: switched off.");
   if (explanation?.kept.length) parts.push(shown.molecule ? "Blue bands: kept by the explanation." : "Thick blue lines: kept by the explanation.");
   if (edits().added.length) parts.push("Dashed lines: added.");
-  legend.textContent = parts.join(" ");
+  const types = shown.types.flatMap((name, n) => (shown.node_types.includes(n) ? [h("span", { class: "type" }, typeSwatch(n), name)] : []));
+  replaceContent(legend, ...types, parts.join(" "));
 }
 
 function drawAnswer(shown: View): void {
@@ -218,7 +239,7 @@ function drawAnswer(shown: View): void {
 function drawReason(shown: View): void {
   if (explanation === null) return void reason.replaceChildren();
   const now = explanation;
-  const all = shown.hidden_edges === 0 && !shown.cut;
+  const all = shown.complete;
   const out = (): void => void change({ ...edits(), removed: [...edits().removed.filter((pair) => !holds(now.kept, pair)), ...now.kept] });
   const only = (): void => void change({ ...edits(), removed: shown.edges.filter((pair) => !holds(now.kept, pair)), added: edits().added.filter((pair) => holds(now.kept, pair)) });
   const buttons = [
@@ -250,10 +271,9 @@ function drawFeatures(shown: View): void {
 }
 
 function drawHistory(shown: View): void {
-  const label = (n: number): string => nodeLabel(shown, n);
-  const feature = (n: number): string => shown.feature_names[n] ?? `feature ${n}`;
+  const words = { node: (n: number) => nodeLabel(shown, n), edge: (pair: Pair) => edgeLabel(shown, pair), feature: (n: number, f: number) => featureLabel(shown, n, f), word: edgeWord(shown) };
   const items = steps.map((one, n) => {
-    const text = n === 0 ? "the graph as it is" : few(difference(steps[n - 1]?.edits ?? NONE, one.edits, label, feature, edgeWord(shown))) || "no change";
+    const text = n === 0 ? "the graph as it is" : few(difference(steps[n - 1]?.edits ?? NONE, one.edits, words)) || "no change";
     const p = one.predicted === undefined ? "" : `: ${shown.classes[one.predicted] ?? ""} ${number(one.probabilities?.[one.predicted] ?? 0)}`;
     const button = h("button", { type: "button", class: "step", "aria-current": n === step ? "step" : null, click: () => void visit(n) }, `${n}. ${text}${p}`);
     return h("li", {}, button, one.words ? h("p", { class: "note" }, one.words) : null, one.explanation ? h("p", { class: "note" }, one.explanation.words) : null);
@@ -300,10 +320,11 @@ const file: HTMLInputElement = h("input", { type: "file", accept: "application/j
 const by = (amount: number): void => void open(Math.min(Math.max((view?.output ?? 0) + amount, 0), (view?.outputs ?? 1) - 1));
 const live: Child[] = [
   h("div", { class: "buttons" }, what, output, button("Previous", () => by(-1)), button("Next", () => by(1))),
-  h("div", { class: "buttons" }, undo, redo, join, button("Start again", () => void change(NONE))),
+  h("div", { class: "buttons" }, undo, redo, join, relation, button("Start again", () => void change(NONE))),
   h("div", { class: "buttons" }, button("Explain this", () => void explain()), button("Smallest change", () => void smallest(null))),
   h("div", { class: "buttons" }, button("Why not this class?", () => void smallest(Number(target.value))), target),
   h("div", { class: "buttons" }, zero, h("label", { for: "zero" }, "changes may set features to 0, too")),
+  h("div", { class: "buttons" }, more, moreText),
 ];
 const files = h("div", { class: "buttons" }, button("Save as a page", () => void savePage()), button("Save as JSON", () => download(JSON.stringify(session(), null, 1), "application/json", `studio-${view?.output ?? 0}.json`)), button("Open a session", () => file.click()), file);
 const controls = recorded ? [h("div", { class: "buttons" }, undo, redo)] : live;
