@@ -19,7 +19,7 @@ from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, Planted, explainer, graph, quick, seeded
 
 import nseg
-from nseg import Bernoulli, InputError, SettingsError, certify, explain_many
+from nseg import Bernoulli, InputError, NsegWarning, SettingsError, certify, explain_many
 from nseg.baselines.exhaustive import Exhaustive
 from nseg.metrics.certifier import Certifier
 from nseg.metrics.intervals import empirical_bernstein, hoeffding, mean_interval
@@ -628,7 +628,8 @@ def test_a_certificate_that_the_model_does_not_confirm_is_made_again_without_sho
         with monkeypatch.context() as patch:
             patch.setattr(Certifier, name, wrong)
             patch.setattr(OneGraphSource, "plain", plain)
-            again = certify(explain, data, found, law="uniform", samples=20, exact=0)
+            with pytest.warns(NsegWarning, match=r"3 certificates were therefore verified alone .* and 3 made again"):
+                again = certify(explain, data, found, law="uniform", samples=20, exact=0)
         for one, other in zip(again, right, strict=True):
             assert one.p_factual == pytest.approx(other.p_factual, abs=1e-5)
             assert one.ceiling == pytest.approx(other.ceiling, abs=0.05)

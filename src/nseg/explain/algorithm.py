@@ -34,6 +34,7 @@ from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import adapt, sort_by_type
 from nseg.model.outcomes import outcome_of
+from nseg.model.slow_runs import raise_own_fault
 from nseg.model.traced_graph import TracedGraph
 from nseg.search.alternatives import find_alternatives
 from nseg.search.descent import Tick
@@ -185,7 +186,10 @@ class BatchedAlgorithm(ExplainerAlgorithm):  # type: ignore[misc]
         ((_, causal),) = graph.causal_models(cuts)
         causal.require_dependence(*self.masks)
         ((_, answer),), masked = answer_all(self, causal)
-        for note in (graph.slow_note, graph.outcome.note(graph.output), masked):
+        slow = graph.slow_note
+        if slow is None and causal.strategy != graph.strategy:
+            slow = graph.slow_rows_note(1, 1)
+        for note in (slow, *causal.slow_notes, graph.outcome.note(graph.output), masked):
             if note is not None:
                 warnings.warn(note, NsegWarning, stacklevel=3)
         plain = graph.plain_model(row, cuts.target)
@@ -269,6 +273,7 @@ def _gives_rows_of_graphs(model: torch.nn.Module, inputs: ModelInputs, level: Mo
     try:
         with torch.no_grad():
             output = model(*given, **named)
-    except Exception:  # what is wrong is said where the model is called in earnest
+    except Exception as error:  # what is wrong is said where the model is called in earnest
+        raise_own_fault(error)
         return False
     return isinstance(output, Tensor) and output.dim() > 0 and len(output) == graphs

@@ -17,6 +17,7 @@ from nseg.explain.verification import LARGE, SAMPLE
 from nseg.graphs.batch import InstanceBatch, pack_graphs
 from nseg.graphs.inputs import EDGE_KIND, Role
 from nseg.graphs.subgraph import reverse_edges
+from nseg.model.slow_runs import raise_own_fault, slow_note
 from nseg.model.traced_graph import TracedGraph
 from nseg.names import Names
 
@@ -43,6 +44,7 @@ class ChangeSearch:
                 "counterfactual needs the pairs of a link model as an argument (got a model that scores its own edges, "
                 "which would vanish with them). Pass edge_label_index."
             )
+        self.notes: list[str] = []
         device = self.wide.x.device
         self.row = torch.tensor([row], device=device)
         self.zero = torch.zeros(1, dtype=torch.long, device=device)
@@ -119,11 +121,14 @@ class ChangeSearch:
         wanted = self.request.wanted(label, classes, self.names)
         for base in self._bases(label if wanted is None else wanted):
             found, tried = self._search(base, label, wanted)
+            if isinstance(base, ChangedGraph) and base.why:
+                self._note(base.why, "run one at a time")
             on = found.on if found.found else torch.ones_like(found.on)
             after = self.whole.output(on.unsqueeze(0))
             changed = not found.found or bool(self._merit(after, label, wanted) > 0)
             if changed and (base is self.whole or self._holds(base, tried)):
                 break
+            self._note("the whole graph, changed in the same way, gave another output", "tried again in a slower way")
         return self._result(found, before, after, label, wanted)
 
     def _bases(self, target: int) -> Iterator[ChangedGraph | DeletedEdges]:
@@ -133,17 +138,24 @@ class ChangeSearch:
             least = torch.full_like(self.row, self.traced.hops + (self.own < self.wide.num_edges))
             ((_, instance, _),) = self.traced.standalone_graphs(self.cuts, least)
             near = self._changed_graph(instance)
+            if instance.num_nodes == self.wide.num_nodes > self.cuts.at(self.traced.hops + 1).num_nodes:
+                self._note("its output on the subgraph around the target is not that on the whole graph", "whole graphs")
         fast = None
         try:
             fast = self._deleted_edges(target)
             usable = fast is not None and fast.agrees(near, self.number)
-        except Exception:  # a model may raise anything on graphs that it does not expect
+        except Exception as error:  # a model may raise anything on graphs that it does not expect
+            raise_own_fault(error)
             usable = False
         if fast is not None and usable:
             yield fast
         yield near
         if near is not self.whole:
             yield self.whole
+
+    def _note(self, why: str, how: str) -> None:
+        cost = f"Changed graphs are therefore {how}, up to {self.request.worlds} of them for each counterfactual."
+        self.notes.append(slow_note(self.model, why, cost))
 
     def _deleted_edges(self, target: int) -> DeletedEdges | None:
         """Fast runs of worlds in which edges are only removed; None if other changes are possible, or few."""

@@ -14,6 +14,7 @@ from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import call_model
 from nseg.model.outcomes import Outcome
+from nseg.model.slow_runs import raise_own_fault, raised
 
 MEMBERS_AT_ONCE = 1 << 17
 """Nodes and edges of all worlds in one forward pass."""
@@ -73,6 +74,7 @@ class ChangedGraph:
 
     def __init__(self, model: nn.Module, outcome: Outcome, instance: InstanceBatch, switches: Switches) -> None:
         self.model, self.outcome, self.instance, self.switches = model, outcome, instance, switches
+        self.why = ""  # why several worlds cannot share a pass
 
     @torch.no_grad()
     def output(self, on: Tensor) -> Tensor:
@@ -102,8 +104,12 @@ class ChangedGraph:
         trial = torch.stack([torch.zeros_like(half), half, torch.ones_like(half)])
         try:
             together, alone = self._run(trial), torch.cat([self._run(one) for one in torch.split(trial, 1)])
-            return bool(self.outcome.agree(together, alone).all())
-        except Exception:  # a model may raise anything on graphs that it does not expect together
+            same = bool(self.outcome.agree(together, alone).all())
+            self.why = "" if same else "several changed graphs together give other outputs than each alone"
+            return same
+        except Exception as error:  # a model may raise anything on graphs that it does not expect together
+            raise_own_fault(error)
+            self.why = raised(error, "on several changed graphs together")
             return False
 
 

@@ -137,9 +137,12 @@ class _Options:
                 names = replace(names, types=job.graph_types(sort_by_type(job.adapted_model().schema, inputs)))
             rows = [0] if index is None else job.rows(index).tolist()
             traced = _trace(job, with_additions(inputs, self.additions, names))
-            if note := job.outcome.note(traced.output):
-                warnings.warn(note, NsegWarning, stacklevel=4)
-            found = [ChangeSearch(traced, row, inputs.num_edges, request, names).run() for row in rows]
+            searches = [ChangeSearch(traced, row, inputs.num_edges, request, names) for row in rows]
+            found = [search.run() for search in searches]
+        about_output = job.outcome.note(traced.output)
+        notes = [*([] if about_output is None else [about_output]), *(note for search in searches for note in search.notes)]
+        for note in dict.fromkeys(notes):
+            warnings.warn(note, NsegWarning, stacklevel=4)
         return [replace(one, output_id=job.output_id(row)) for one, row in zip(found, rows, strict=True)]
 
 

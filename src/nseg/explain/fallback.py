@@ -7,10 +7,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from nseg.errors import ModelError, NsegError
 from nseg.explain.answers import BatchAnswer
 from nseg.graphs.batch import InstanceBatch
 from nseg.model.causal import CausalModel
+from nseg.model.slow_runs import raise_own_fault
 from nseg.search.descent import Tick
 from nseg.search.parts import MaskParts
 
@@ -44,8 +44,8 @@ def answer_all(algorithm: Method, causal: CausalModel, tick: Tick = lambda: None
     try:
         return [(everything, algorithm.answer(causal, algorithm.parts(causal.instances), tick))], None
     except Exception as error:  # a model may raise anything on a graph that it does not expect
-        ours = isinstance(error, NsegError) and not isinstance(error, ModelError)
-        if not algorithm.deletes or ours or isinstance(error, MemoryError | torch.OutOfMemoryError):
+        raise_own_fault(error)
+        if not algorithm.deletes:
             raise
         found, failed = ([], everything) if len(everything) == 1 else _halves(algorithm, causal, everything)
         if not failed.numel():  # together they fail, but not alone
@@ -65,7 +65,8 @@ def _halves(algorithm: Method, causal: CausalModel, numbers: Tensor) -> tuple[li
         small = causal.select(some)
         try:
             found.append((some, algorithm.answer(small, algorithm.parts(small.instances))))
-        except Exception:  # as above
+        except Exception as error:  # as above
+            raise_own_fault(error)
             more, rest = ([], some) if len(some) == 1 else _halves(algorithm, causal, some)
             found += more
             failed.append(rest)

@@ -15,6 +15,7 @@ from torch_geometric.explain.config import MaskType
 from nseg.explanation import HARD, MASKS, Numbers
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
+from nseg.model.slow_runs import raise_own_fault
 from nseg.search import formulas
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks
 from nseg.search.worlds import Evaluation, evaluate
@@ -63,7 +64,8 @@ def measure_hard(
     found = {"mask": evaluate(causal, parts, stacked, split)}
     try:
         found["remove"] = evaluate(causal, parts, stacked, split, "remove") if parts.deletable else found["mask"]
-    except Exception:  # a model may raise anything on a graph without edges
+    except Exception as error:  # a model may raise anything on a graph without edges
+        raise_own_fault(error)
         if intervention != "mask":
             raise
     kept, empty = ({k: Evaluation(*(value[n] for value in one)) for k, one in found.items()} for n in (0, 1))

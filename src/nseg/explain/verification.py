@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,8 @@ from nseg.explain.placement import Placement
 from nseg.explain.reported import PATH, SOFT, judged_by, kinds_of, masks_of, parts_on, same_numbers, sizes_of_paths
 from nseg.explain.shared_worlds import SharedMasks
 from nseg.model.causal import CausalModel
+from nseg.model.slow_runs import raise_own_fault, raised, slow_note
+from nseg.model.strategy import PLAIN
 
 if TYPE_CHECKING:
     from nseg.explain.answers import BatchAnswer
@@ -69,11 +71,13 @@ class References:
         plain: returns the causal model of one instance on the caller's whole graph, with the plain strategy.
         shared: returns the causal model of that graph for some instances of one row each, which answers row by row, with
             one world per pass or with several; None if each instance is a graph of its own.
+        notes: warnings for the caller, which verification adds to.
     """
 
     batched: Callable[[Tensor, bool], CausalModel | None]
     plain: Callable[[int], CausalModel]
     shared: Callable[[Tensor, bool], CausalModel] | None = None
+    notes: list[str] = field(default_factory=list)
 
 
 def choose_sample(number: int, rows: Sequence[int], targets: int, whole_size: int) -> frozenset[int]:
@@ -147,6 +151,14 @@ class _Verification:
     def _placement(self) -> Placement:
         assert self.wide is not None
         return Placement(self.wide, self.answer, self._everything)
+
+    def _note(self, error: Exception, reference: CausalModel) -> None:
+        """Say that answers are verified one by one, because the model raises where they are verified together."""
+        raise_own_fault(error)
+        if reference.strategy != PLAIN:
+            cost = f"{len(self.numbers)} explanations are therefore verified alone, in about a dozen passes each."
+            why = raised(error, "where explanations are verified together")
+            self.references.notes.append(slow_note(reference.model, why, cost))
 
     # --- decisions -------------------------------------------------------------------------------------------------------
 
@@ -263,7 +275,10 @@ class _Verification:
                 p = reported.reference_numbers(self.answer, whole, parts, masks)[kind]  # [2, P, B]
                 mine = ((group >= first) & (group < last)).nonzero().flatten()
                 same[mine] = same_numbers(p[:, group[mine] - first, together.which[mine]], own[:, mine])
-        except Exception:  # a model may raise anything in a world that it does not expect; the plain strategy decides
+        except (
+            Exception
+        ) as error:  # a model may raise anything in a world that it does not expect; the plain strategy decides
+            self._note(error, whole)
             return group < 0
         return same
 
@@ -276,6 +291,9 @@ class _Verification:
             masks = {kind: place.masks(masks_of(answer, kind)).map(lambda mask: mask.unsqueeze(0)) for kind in kinds}
             for kind, p in reported.reference_numbers(answer, reference, parts, masks).items():
                 same &= same_numbers(p.squeeze(1), reported.own_numbers(answer, kind)[:, which])
-        except Exception:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
+        except (
+            Exception
+        ) as error:  # a model may raise anything on graphs that it does not expect; the plain strategy decides
+            self._note(error, reference)
             return torch.zeros_like(same)
         return same

@@ -24,6 +24,7 @@ from nseg.graphs.batch import InstanceBatch
 from nseg.metrics.certificate import Certificate
 from nseg.metrics.certifier import Certifier, Request
 from nseg.metrics.evaluator import MASK_NAMES, WorldEvaluator
+from nseg.metrics.trust import warn_slow
 from nseg.model.borrow import borrow
 from nseg.model.removal import KEPT
 from nseg.model.strategy import PLAIN
@@ -142,14 +143,23 @@ def _verified(evaluator: WorldEvaluator, certifier: Certifier, numbers: Tensor, 
     if certifier.causal.strategy == PLAIN:
         return found
     reference = source.reference(numbers)
-    doubtful = torch.ones_like(numbers, dtype=torch.bool) if reference is None else certifier.disagreements(reference)
+    doubtful, why = torch.ones_like(numbers, dtype=torch.bool), ""
+    if reference is not None:
+        doubtful, why = certifier.disagreements(reference)
+    again = 0
     for b in doubtful.nonzero().flatten().tolist():
         plain, one = source.plain(int(numbers[b])), certifier.select(numbers.new_tensor([b]))
-        if bool(one.disagreements(plain)):
+        wrong, reason = one.disagreements(plain)
+        if bool(wrong):
+            why, again = reason, again + 1
             parts = MaskParts.of(plain.instances, evaluator.edges, kind, certifier.request.settings.undirected)
             packed = evaluator.group(numbers[b : b + 1], plain).pack(evaluator.masks("hard"))
             kept = parts.flatten(parts.from_weights(packed)) > KEPT
             found[b] = Certifier(plain, parts, kept, certifier.request).certificates()[0]
+    if why and bool(doubtful.any()):
+        number = int(doubtful.sum())
+        cost = f"{number} certificates were therefore verified alone on the whole graph, and {again} made again there."
+        warn_slow(evaluator.model, why, cost)
     return found
 
 

@@ -16,6 +16,7 @@ from nseg.metrics.certificate import Certificate
 from nseg.metrics.intervals import mean_interval
 from nseg.model.causal import CausalModel
 from nseg.model.removal import KEPT, positions_of
+from nseg.model.slow_runs import raise_own_fault, raised
 from nseg.search.complement import Bernoulli, Law, literal
 from nseg.search.enumeration import complement_probabilities, enumerate_worlds
 from nseg.search.formulas import bounds
@@ -162,8 +163,10 @@ class Certifier:
         found = evaluate(self.causal, self.parts, masks, self._split, intervention)
         return found.p_factual.double().clamp(0, 1), found.p_complement.double().clamp(0, 1)
 
-    def disagreements(self, reference: CausalModel) -> Tensor:
-        """Which certificates a causal model of the same instances, with more edges, does not confirm, [B]; all if it raises.
+    def disagreements(self, reference: CausalModel) -> tuple[Tensor, str]:
+        """Which certificates a causal model of the same instances, with more edges, does not confirm, and why, [B].
+
+        None are confirmed if it raises.
 
         It is asked about the explanation, about the subset that the ceiling is from, and about two random subsets, with
         their complements: any world of a law is like one of them.
@@ -182,10 +185,12 @@ class Certifier:
             pairs = zip(self._evaluate(subsets), answers, strict=True)
             right = torch.stack([(own - p).abs() <= AGREE for own, p in pairs]).flatten(0, 1).all(0)
             ceiling = bounds(*(p[1] for p in answers))[0]
-        except Exception:  # a model may raise anything on graphs that it does not expect
-            return torch.ones_like(self.parts.count, dtype=torch.bool)
+        except Exception as error:  # a model may raise anything on graphs that it does not expect
+            raise_own_fault(error)
+            return torch.ones_like(self.parts.count, dtype=torch.bool), raised(error, "where certificates are verified")
         some = self.parts.size(self.parts.unflatten(self._measured.best.double())) > 0
-        return ~(right & ((ceiling * some - self._measured.ceilings[0]).abs() <= 2 * AGREE))
+        wrong = ~(right & ((ceiling * some - self._measured.ceilings[0]).abs() <= 2 * AGREE))
+        return wrong, "probabilities without shortcuts are other than with them"
 
     @cached_property
     def _p_factual(self) -> Tensor:

@@ -26,7 +26,7 @@ from nseg.metrics.groups import EvaluatedGroup
 from nseg.metrics.hetero import flatten_for_metrics, missing_features
 from nseg.metrics.masks import JoinedIds, JoinedMasks, MaskKind, masks_of
 from nseg.metrics.sources import ManyGraphsSource, ModelSource, OneGraphSource
-from nseg.metrics.trust import SAMPLE, ask, is_right
+from nseg.metrics.trust import SAMPLE, ask, warn_slow, why_wrong
 from nseg.model.borrow import borrow, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.hetero import HeteroModel
@@ -149,18 +149,26 @@ class WorldEvaluator:
     def _trusted_groups(self) -> list[EvaluatedGroup]:
         """Explanations by causal model, with the fastest strategy that gives what the model gives without shortcuts."""
         groups: list[EvaluatedGroup] = []
+        why = ""
         for models in self.source.candidates():
             groups = [self.group(*one) for one in models]
-            if all(group.causal.strategy == PLAIN for group in groups) or self._trusts(groups):
+            wrong = "" if all(group.causal.strategy == PLAIN for group in groups) else self._why_wrong(groups)
+            why = wrong or why
+            if not wrong:
                 break
+        slow = sum(len(group.numbers) for group in groups if self.source.is_slow(group.causal))
+        if slow:
+            cost = f"{slow} explanations are therefore asked alone on the whole graph, in a pass for each of their worlds."
+            warn_slow(self.model, why or self.source.obstacle, cost)
         return groups
 
-    def _trusts(self, groups: list[EvaluatedGroup]) -> bool:
-        """Whether groups are right in the worlds of the hard and of the soft masks, and in two random worlds."""
-        if not is_right(self, groups, lambda group: group.causal.output(self._test_weights(group))):
-            return False
+    def _why_wrong(self, groups: list[EvaluatedGroup]) -> str:
+        """What groups get wrong in the worlds of hard and soft masks, and in two random worlds; empty if nothing."""
         hard = self.default_masks
-        return not self._removes or is_right(self, groups, lambda group: group.output_after_removal(hard, self.tied))
+        wrong = why_wrong(self, groups, lambda group: group.causal.output(self._test_weights(group)))
+        if wrong or not self._removes:
+            return wrong
+        return why_wrong(self, groups, lambda group: group.output_after_removal(hard, self.tied))
 
     def plain_groups(self) -> Iterator[EvaluatedGroup]:
         """The explanations one by one, each on the caller's whole graph, one world at a time."""

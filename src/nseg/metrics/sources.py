@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nseg.graphs.inputs import ModelInputs
+from nseg.graphs.inputs import ModelInputs, Role
 from nseg.graphs.subgraph import TargetCuts
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import Outcome
@@ -39,6 +39,15 @@ class ModelSource(ABC):
     @abstractmethod
     def members(self) -> int:
         """Nodes and edges that a plain pass runs over."""
+
+    @property
+    @abstractmethod
+    def obstacle(self) -> str:
+        """Why outputs are run slowly, if they are."""
+
+    @abstractmethod
+    def is_slow(self, causal: CausalModel) -> bool:
+        """Whether a causal model runs the whole graph where a subgraph would do for other models, or one graph at a time."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +79,13 @@ class OneGraphSource(ModelSource):
     @property
     def members(self) -> int:
         return self.graph.inputs.num_nodes + self.graph.inputs.num_edges
+
+    @property
+    def obstacle(self) -> str:
+        return self.graph.obstacle if self.graph.strategy.hops is None else self.graph.row_obstacle
+
+    def is_slow(self, causal: CausalModel) -> bool:
+        return causal.strategy == PLAIN or (causal.strategy.hops is None and self.graph.outputs is not Role.GRAPH)
 
 
 @dataclass(frozen=True)
@@ -116,3 +132,10 @@ class ManyGraphsSource(ModelSource):
     @property
     def members(self) -> int:
         return max(graph.num_nodes + graph.num_edges for graph in self.graphs)
+
+    @property
+    def obstacle(self) -> str:
+        return "several graphs together give other outputs than each alone, or it raises on them"
+
+    def is_slow(self, causal: CausalModel) -> bool:
+        return causal.strategy == PLAIN or len(causal.instances) < min(len(self.graphs), 2)

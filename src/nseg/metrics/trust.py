@@ -2,21 +2,25 @@
 
 The same question is put to a causal model without shortcuts that depend on the explanation, for all explanations or for a
 random sample of them. Where the two disagree, a plain pass of the caller's whole graph decides, and if the fast answer is
-wrong, all are asked plainly.
+wrong, all are asked plainly. Whatever makes this slower is a warning that says why and what it costs.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from nseg.errors import NsegWarning
 from nseg.metrics.groups import EvaluatedGroup
 from nseg.metrics.sources import ModelSource
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import Outcome
+from nseg.model.slow_runs import raise_own_fault, raised, slow_note
 from nseg.model.strategy import PLAIN
 
 SAMPLE = 32
@@ -30,6 +34,7 @@ class Asking(Protocol):
     """What asks the model about explanations."""
 
     explanations: list[Any]
+    model: nn.Module
     source: ModelSource
     outcome: Outcome
 
@@ -55,14 +60,15 @@ def sample_of(number: int, size: int) -> Tensor:
     return torch.randperm(number, generator=torch.Generator().manual_seed(0), device="cpu")[:size].sort().values
 
 
-def is_right(evaluator: Asking, groups: Sequence[EvaluatedGroup], question: Question) -> bool:
-    """Whether groups answer as the references do, and as plain passes do for a sample and wherever in doubt."""
+def why_wrong(evaluator: Asking, groups: Sequence[EvaluatedGroup], question: Question) -> str:
+    """What is wrong with the answers of groups, by the references, and by plain passes for a sample and wherever in doubt.
+
+    Empty if nothing is.
+    """
     found = evaluator.in_order([question(group) for group in groups], 1, groups)
     numbers = torch.arange(len(evaluator.explanations), device=found.device)
-    doubtful = numbers[~_agrees(evaluator, question, numbers, evaluator.reference_group(numbers), found)]
     size = max(2, min(SAMPLE, SAMPLE * SAMPLED_MEMBERS // max(evaluator.source.members, 1)))
-    chosen = torch.unique(torch.cat([sample_of(len(numbers), size).to(numbers.device), doubtful]))
-    return _plainly_right(evaluator, question, chosen, found)
+    return _Check(evaluator, question, found).why_wrong(numbers, sample_of(len(numbers), size).to(found.device))
 
 
 def ask(evaluator: Asking, question: Question, in_full: bool, groups: Sequence[EvaluatedGroup]) -> Tensor:
@@ -74,34 +80,80 @@ def ask(evaluator: Asking, question: Question, in_full: bool, groups: Sequence[E
         in_full: verify all explanations, not only a sample.
         groups: all explanations.
     """
+    number = len(evaluator.explanations)
     try:
         found = evaluator.in_order([question(group) for group in groups], 1, groups)
+    except Exception as error:  # a model may raise anything on graphs that it does not expect together
+        raise_own_fault(error)
+        why = raised(error, "on several explanations together")
+    else:
         if all(group.causal.strategy == PLAIN for group in groups):
             return found
-        number = len(evaluator.explanations)
         some = torch.arange(number, device="cpu") if in_full else sample_of(number, SAMPLE)
-        some = some.to(found.device)
-        good = _agrees(evaluator, question, some, evaluator.reference_group(some), found)
-        if _plainly_right(evaluator, question, some[~good], found):
+        why = _Check(evaluator, question, found).why_wrong(some.to(found.device))
+        if not why:
             return found
-    except Exception:  # a model may raise anything on graphs that it does not expect together; plain passes decide
-        pass
-    return torch.cat([question(group) for group in evaluator.plain_groups()], 1)
+    answer = torch.cat([question(group) for group in evaluator.plain_groups()], 1)
+    cost = f"{number} explanations were therefore asked alone on the whole graph, in {len(answer) * number} passes."
+    warn_slow(evaluator.model, why, cost)
+    return answer
 
 
-def _agrees(evaluator: Asking, question: Question, numbers: Tensor, other: EvaluatedGroup | None, found: Tensor) -> Tensor:
-    """For which of some explanations another group gives what was found; for none if it raises, or if there is none."""
-    none = torch.zeros_like(numbers, dtype=torch.bool)
-    if other is None:
-        return none
-    try:
-        answer = question(other)
-    except Exception:  # a model may raise anything on graphs that it does not expect; plain passes decide
-        return none
-    return evaluator.outcome.agree(answer, found[:, numbers])
+def warn_slow(model: nn.Module, why: str, cost: str) -> None:
+    """Warn that a model is run the slow way: why, and what it costs."""
+    warnings.warn(slow_note(model, why, cost), NsegWarning, stacklevel=4)
 
 
-def _plainly_right(evaluator: Asking, question: Question, numbers: Tensor, found: Tensor) -> bool:
-    """Whether plain passes give what was found, for each of some explanations."""
-    alone = ((n, evaluator.group(n, evaluator.source.plain(int(n)))) for n in numbers.view(-1, 1))
-    return all(bool(_agrees(evaluator, question, n, group, found).all()) for n, group in alone)
+def difference(a: Tensor, b: Tensor) -> float:
+    """The largest difference of two outputs; equal infinities do not differ."""
+    return float(torch.where(a == b, 0, (a - b).abs()).nan_to_num(torch.inf, torch.inf).max())
+
+
+@dataclass
+class _Check:
+    """Compares what was found with what the model says without shortcuts.
+
+    Args:
+        evaluator: whose explanations they are.
+        question: what was asked.
+        found: the answer for all explanations, [K, B, ...].
+        why: what was wrong with it, so far.
+    """
+
+    evaluator: Asking
+    question: Question
+    found: Tensor
+    why: str = ""
+
+    def why_wrong(self, numbers: Tensor, sample: Tensor | None = None) -> str:
+        """What is wrong with the answers for some explanations; empty if plain passes confirm all that are in doubt.
+
+        Args:
+            numbers: the explanations.
+            sample: those that plain passes are asked about in any case.
+        """
+        reference = self.evaluator.reference_group(numbers)
+        doubtful = numbers if reference is None else numbers[~self._agree(numbers, reference, "on wider subgraphs together")]
+        doubt = self.why
+        chosen = doubtful if sample is None else torch.unique(torch.cat([sample, doubtful]))
+        alone = ((n, self.evaluator.group(n, self.evaluator.source.plain(int(n)))) for n in chosen.view(-1, 1))
+        if not all(bool(self._agree(n, group, "alone on the whole graph").all()) for n, group in alone):
+            return self.why
+        if doubt:
+            cost = f"{len(doubtful)} explanations were therefore verified alone, in {len(self.found)} passes each."
+            warn_slow(self.evaluator.model, doubt, cost)
+        return ""
+
+    def _agree(self, numbers: Tensor, other: EvaluatedGroup, where: str) -> Tensor:
+        """For which of some explanations another group gives what was found; for none if it raises."""
+        own = self.found[:, numbers]
+        try:
+            answer = self.question(other)
+        except Exception as error:  # a model may raise anything on graphs that it does not expect; plain passes decide
+            raise_own_fault(error)
+            self.why = raised(error, where)
+            return torch.zeros_like(numbers, dtype=torch.bool)
+        agree = self.evaluator.outcome.agree(answer, own)
+        if not bool(agree.all()):
+            self.why = f"its outputs {where} differ by up to {difference(answer, own):.2g} from those of the shortcut"
+        return agree

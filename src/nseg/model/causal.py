@@ -124,6 +124,11 @@ class CausalModel:
         return self._removers[tied]
 
     @property
+    def slow_notes(self) -> list[str]:
+        """Why worlds without edges were run slowly so far, and what that cost; empty if they were not."""
+        return [note for remover in self._removers.values() if (note := remover.slow_note) is not None]
+
+    @property
     def _remover(self) -> Remover | None:
         return None if self._tied is None else self._remover_of(self._tied)
 

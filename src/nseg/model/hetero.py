@@ -28,6 +28,7 @@ from nseg.graphs.inputs import (
 )
 from nseg.model.borrow import wrap_model_errors
 from nseg.model.semantic_attention import separate_graphs_in_attention
+from nseg.model.slow_runs import raise_own_fault
 
 Dictionary = dict[Any, Any]
 
@@ -87,6 +88,11 @@ class HeteroModel(nn.Module):
         self.model, self.schema = model, schema
         # a list, because attributes that are assigned in a forward pass do not outlive it (borrow.keep_attributes)
         self._latest: list[tuple[tuple[Tensor, ...], TypedEdges]] = []
+
+    @property
+    def adapted_name(self) -> str:
+        """What the model is called in warnings."""
+        return type(self.model).__name__
 
     @property
     def typed_edges(self) -> TypedEdges:
@@ -224,7 +230,8 @@ def _gives_rows_of_nodes(model: nn.Module, graph: HeteroGraph) -> bool:
     try:
         with torch.no_grad():
             output = HeteroModel(model, graph.schema)(inputs.x, inputs.edge_index, **inputs.kwargs)
-    except Exception:  # what is wrong is said where the model is called in earnest
+    except Exception as error:  # what is wrong is said where the model is called in earnest
+        raise_own_fault(error)
         return False
     rows = len(output) if isinstance(output, Tensor) and output.dim() else 0
     return rows != inputs.num_graphs and rows in graph.sizes[0]
@@ -307,7 +314,8 @@ def _adapt_links(
                 local = torch.stack([place[types[0]][pairs[0]], place[types[1]][pairs[1]]])
                 try:
                     output = HeteroModel(model, schema)(moved.x, moved.edge_index, **{**moved.kwargs, name: local})
-                except Exception:  # another type may have fewer nodes than the model looks up
+                except Exception as error:  # another type may have fewer nodes than the model looks up
+                    raise_own_fault(error)
                     continue
                 if _close(output, plain):
                     return adapted(types)

@@ -19,6 +19,7 @@ from nseg.graphs.inputs import IMPLIED_BATCH, ModelInputs
 from nseg.graphs.model_checks import check_precision
 from nseg.model.borrow import borrow, forget_attributes, keep_attributes, wrap_model_errors
 from nseg.model.outcomes import Outcome
+from nseg.model.slow_runs import raise_own_fault
 
 
 def message_passing_layers(model: nn.Module) -> dict[str, MessagePassing]:
@@ -91,7 +92,8 @@ def keep_needed_batch(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -
             try:
                 call_model(model, inputs, outcome)
                 _needs_batch[model] = False
-            except Exception:  # a model may raise anything
+            except Exception as error:  # a model may raise anything
+                raise_own_fault(error)
                 _needs_batch[model] = True
     if not _needs_batch[model]:
         return inputs

@@ -13,6 +13,7 @@ from nseg.model.causal import CausalModel
 from nseg.model.edge_values import edge_values_are_constant
 from nseg.model.outcomes import Outcome
 from nseg.model.removal_choice import remover_of_graphs
+from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy, random_weights
 from nseg.model.traced_graph import CausalModels, TracedGraph
 
@@ -74,7 +75,8 @@ def causal_models_of_graphs(
                     good = outcome.agree(causal.output()[0], output)
                 if edges:
                     causal.require_edge_identity()
-            except Exception:  # a model may raise anything on a graph that is not its own
+            except Exception as error:  # a model may raise anything on a graph that is not its own
+                raise_own_fault(error)
                 continue
             if bool(good.any()):
                 yield number[good], causal.select(number[good])

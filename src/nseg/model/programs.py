@@ -14,6 +14,7 @@ from nseg.graphs.inputs import ModelInputs
 from nseg.model.plan import Plan, PlannedCall
 from nseg.model.recording import Recorder, merge, recording
 from nseg.model.replay import INDEX, WEIGHTS, Program, X
+from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import RunStrategy
 
 Calls = list[PlannedCall | None]
@@ -70,7 +71,8 @@ class Programs:
                 return None
             try:
                 self._found[key] = record(runner, weighed, masked)
-            except Exception:  # whatever a model does that cannot be recorded: it is run instead
+            except Exception as error:  # whatever a model does that cannot be recorded: it is run instead
+                raise_own_fault(error)
                 self._found[key] = None
         return self._found[key]
 

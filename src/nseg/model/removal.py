@@ -24,6 +24,7 @@ from nseg.model.hooks import call_model
 from nseg.model.node_removal import kept_nodes, without_nodes
 from nseg.model.outcomes import Outcome
 from nseg.model.runner import WorldRunner
+from nseg.model.slow_runs import slow_note
 
 KEPT = 0.5
 """Weight above which an edge is kept."""
@@ -39,6 +40,11 @@ class Remover(ABC):
 
     batched: bool = True
     differentiable: bool = False
+
+    @property
+    def slow_note(self) -> str | None:
+        """Why worlds are run slowly and what that costs; None if they are not."""
+        return None
 
     @property
     @abstractmethod
@@ -163,6 +169,7 @@ class OneAtATime(Remover):
         model, outcome, instances, tied: as for :class:`SmallerGraphs`.
         whole: returns an instance on the whole graph, by its number among all that there ever were.
         numbers: these numbers of the B instances.
+        why: why no other remover is exact.
     """
 
     batched = False
@@ -175,19 +182,26 @@ class OneAtATime(Remover):
         tied: bool,
         whole: Callable[[int], InstanceBatch],
         numbers: Tensor,
+        why: str = "",
     ) -> None:
         self.model, self.outcome, self.instances, self.tied = model, outcome, instances, tied
-        self.whole, self.numbers = whole, numbers
+        self.whole, self.numbers, self.why = whole, numbers, why
+
+    @property
+    def slow_note(self) -> str:
+        cost = "Each explanation therefore deletes edges of the whole graph, one world at a time, often thousands of times."
+        return slow_note(self.model, self.why, cost)
 
     @property
     def sizes(self) -> Tensor:
         return self.instances.sizes
 
     def select(self, which: Tensor, instances: InstanceBatch, runner: WorldRunner) -> OneAtATime:
-        return OneAtATime(self.model, self.outcome, instances, self.tied, self.whole, self.numbers[which])
+        return OneAtATime(self.model, self.outcome, instances, self.tied, self.whole, self.numbers[which], self.why)
 
     def repeat(self, times: int, instances: InstanceBatch, runner: WorldRunner) -> OneAtATime:
-        return OneAtATime(self.model, self.outcome, instances, self.tied, self.whole, self.numbers.repeat(times))
+        numbers = self.numbers.repeat(times)
+        return OneAtATime(self.model, self.outcome, instances, self.tied, self.whole, numbers, self.why)
 
     def run(self, weights: Mapping[str, Tensor], worlds: int) -> Tensor:
         found = []
@@ -196,7 +210,8 @@ class OneAtATime(Remover):
             alone = SmallerGraphs(self.model, self.outcome, here, self.whole(number), self.tied)
             owners = {"edges": self.instances.edge_owner, "nodes": self.instances.node_owner}
             own = {k: w[:, owners[k] == b] if k in owners else w for k, w in weights.items()}
-            found.append(alone.run(own, worlds))
+            each = [alone.run({k: w[n : n + 1] for k, w in own.items()}, 1) for n in range(worlds)]
+            found.append(torch.cat(each))
         return torch.cat(found, 1)
 
 

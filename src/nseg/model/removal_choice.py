@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ from nseg.model.outcomes import Outcome
 from nseg.model.removal import OneAtATime, Remover, SmallerGraphs
 from nseg.model.rescaling import rescaled_messages
 from nseg.model.runner import WorldRunner
+from nseg.model.slow_runs import raise_own_fault, raised
 
 SHARES = (1.0, 0.9, 0.5, 0.1)
 """Shares of the edges that are kept in the worlds that removers are verified in."""
@@ -58,10 +60,12 @@ def smaller_of_wide(
     return None if around.wide is None else SmallerGraphs(model, outcome, runner.instances, around.wide(), tied)
 
 
-def one_at_a_time(model: nn.Module, outcome: Outcome, runner: WorldRunner, around: Surroundings, tied: bool) -> Remover:
+def one_at_a_time(
+    model: nn.Module, outcome: Outcome, runner: WorldRunner, around: Surroundings, tied: bool, why: str = ""
+) -> Remover:
     """The whole graph for every world of every instance."""
     numbers = torch.arange(len(runner.instances), device=runner.instances.x.device)
-    return OneAtATime(model, outcome, runner.instances, tied, around.whole, numbers)
+    return OneAtATime(model, outcome, runner.instances, tied, around.whole, numbers, why)
 
 
 KINDS: tuple[Kind, ...] = (rescaled, smaller, smaller_of_wide)
@@ -79,14 +83,16 @@ def choose_kind(model: nn.Module, outcome: Outcome, runner: WorldRunner, around:
     """
     weights = random_deletions(runner.instances)
     expected = one_at_a_time(model, outcome, runner, around, False).run(weights, len(SHARES))
+    why = "with edges deleted, its output on a subgraph, or on several together, is not that on the whole graph"
     for kind in KINDS:
         try:
             remover = kind(model, outcome, runner, around, False)
             if remover is not None and bool(outcome.agree(remover.run(weights, len(SHARES)), expected).all()):
                 return kind
-        except Exception:  # a model may raise anything on graphs that it does not expect together
-            continue
-    return one_at_a_time
+        except Exception as error:  # a model may raise anything on graphs that it does not expect together
+            raise_own_fault(error)
+            why = raised(error, "with edges deleted from a subgraph, or from several together")
+    return partial(one_at_a_time, why=why)
 
 
 def random_deletions(instances: InstanceBatch) -> Mapping[str, Tensor]:

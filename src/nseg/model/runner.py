@@ -32,6 +32,7 @@ from nseg.model.products import LinearMessages
 from nseg.model.programs import EDGES, GRAPHS, MessageWeights, Programs, weight_names
 from nseg.model.recording import Recorder
 from nseg.model.replay import INDEX, PATTERN, Program, X, multiply
+from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import RunStrategy
 from nseg.model.tracing import PropagateCall, trace_model
 
@@ -108,7 +109,8 @@ class WorldRunner:
         if program is not None:
             try:
                 return self.replay(program, plan, inputs, weights)
-            except Exception:  # what a recording does not foresee is left to the model itself, which may raise the same
+            except Exception as error:  # what a recording does not foresee is left to the model, which may raise the same
+                raise_own_fault(error)
                 self._programs.forget(program)
         return self.forward(inputs, plan.calls, weights)[plan.batch.rows]
 

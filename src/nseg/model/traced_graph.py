@@ -23,11 +23,15 @@ from nseg.model.outcomes import Outcome
 from nseg.model.removal import Remover
 from nseg.model.removal_choice import Kind, Surroundings, choose_kind, remover_of_graphs
 from nseg.model.runner import WorldRunner
+from nseg.model.slow_runs import raise_own_fault, raised, slow_note
 from nseg.model.strategy import GRAPH_STRATEGIES, PLAIN, UNTRACED, RunStrategy, random_weights, subgraph_strategies
 from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
 CausalModels = Iterator[tuple[Tensor, CausalModel]]
 """Causal models that together hold all instances, each with the numbers of its instances."""
+
+CHANGED = "its output changes when only the subgraph around a target is run, or several together"
+"""Why most models that are run slowly are."""
 
 
 def check_output_rows(output: Tensor, inputs: ModelInputs, outcome: Outcome) -> Role:
@@ -57,7 +61,7 @@ class TracedGraph:
         self.edges, self.nodes = edges, nodes
         self.calls: list[PropagateCall] = []
         self._removal_kinds: dict[RunStrategy, Kind] = {}
-        self.obstacle = ""
+        self.obstacle, self.row_obstacle = "", CHANGED
         self.output = predict(model, inputs, outcome)
         self.traced = True
         try:
@@ -148,9 +152,10 @@ class TracedGraph:
                     found = self._output_together_and_alone(pilots, strategy, weights)
                 if bool(self.outcome.agree(found, expected).all()):
                     return strategy
-                self.obstacle = "its output changes when only the subgraph around a target is run, or several together"
+                self.obstacle = CHANGED
             except Exception as error:  # a model may raise anything on a graph that is not its own
-                self.obstacle = f"it raises {type(error).__name__} on a subgraph or on several together"
+                raise_own_fault(error)
+                self.obstacle = raised(error, "on a subgraph or on several together")
         return PLAIN
 
     def _strategies(self) -> Sequence[RunStrategy]:
@@ -203,8 +208,9 @@ class TracedGraph:
             try:
                 with torch.no_grad():
                     same = self.outcome.agree(causal.output()[0], self.output[row])
-            except Exception:  # a model may raise anything on a graph that is not its own
-                same = torch.zeros_like(row, dtype=torch.bool)
+            except Exception as error:  # a model may raise anything on a graph that is not its own
+                raise_own_fault(error)
+                same, self.row_obstacle = torch.zeros_like(row, dtype=torch.bool), raised(error, "on subgraphs")
             bad = torch.unique(owner[~same])
             good = remaining[~torch.isin(remaining, bad)]
             if good.numel():
@@ -261,11 +267,14 @@ class TracedGraph:
         if strategy.batched and (strategy.hops is not None or self.outputs is Role.GRAPH):
             return None
         how = "the whole graph" + ("" if strategy.batched else ", one world at a time")
-        model = self.model.model if isinstance(self.model, HeteroModel) else self.model
-        return (
-            f"Shortcuts are not exact for {type(model).__name__}: {self.obstacle}. Each explanation therefore runs "
-            f"{how}, often thousands of times. The answers are the same, only slower."
+        return slow_note(self.model, self.obstacle, f"Each explanation therefore runs {how}, often thousands of times.")
+
+    def slow_rows_note(self, number: int, rows: int) -> str:
+        """Why some rows are run on the whole graph although most are not, and what that costs."""
+        cost = (
+            f"{number} of {rows} explanations therefore run the whole graph, one world at a time, often thousands of times."
         )
+        return slow_note(self.model, self.row_obstacle, cost)
 
     @property
     def cautious_strategy(self) -> RunStrategy:
@@ -333,7 +342,8 @@ class TracedGraph:
                 with torch.no_grad():
                     output = call_model(self.model, instances.repeat_worlds(1).inputs, self.outcome)
                 good = self.outcome.agree(output[instances.row], self.output[row[some]]).nonzero().flatten()
-            except Exception:  # a model may raise anything on a graph that is not its own
+            except Exception as error:  # a model may raise anything on a graph that is not its own
+                raise_own_fault(error)
                 continue
             if good.numel():
                 rows, _ = group_members(instances.ptr[self.outputs], good)

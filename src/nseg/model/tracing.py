@@ -18,6 +18,7 @@ from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.matching import identity_error, match_edges
 from nseg.model.outcomes import Outcome
 from nseg.model.products import LinearMessages, recognise_messages
+from nseg.model.slow_runs import raise_own_fault
 from nseg.model.steps import StepChain
 
 
@@ -179,7 +180,8 @@ def require_edge_identity(
         again = trace_model(model, other, outcome)[1]
     except ModelError:
         raise
-    except Exception:  # a model that accepts no other order of its nodes, e.g. because it stores something per node
+    except Exception as error:  # a model that accepts no other order of its nodes, e.g. because it stores something per node
+        raise_own_fault(error)
         return
     if len(again) != len(calls):
         return  # a branch on the input, which the planned strategies notice

@@ -237,8 +237,7 @@ class ExplainJob(ABC):
 
     def note_output(self, output: Tensor) -> None:
         """Remember a warning if the model's output is probably not what its configuration says."""
-        note = self.outcome.note(output)
-        self.notes += [] if note is None else [note]
+        self.notes += filter(None, [self.outcome.note(output)])
 
     def _measure_later(self, one: Explanation, answer: Answer, references: Iterator[CausalModel]) -> None:
         """Let an explanation be measured again if ``threshold_config`` changes its masks; the last reference decides."""
@@ -293,11 +292,13 @@ class ExplainJob(ABC):
         for which, causal in models:
             for part, answer in self._answers(causal):
                 numbers = which[part]
-                found.update({number: (answer, position) for position, number in enumerate(numbers.tolist())})
+                found |= {number: (answer, position) for position, number in enumerate(numbers.tolist())}
                 if causal.strategy != PLAIN:
                     bad, sample_failed = find_wrong(answer, numbers, references, sample)
                     wrong += bad
                     self.plain |= sample_failed
+            self.notes += causal.slow_notes
+        self.notes += references.notes
         return wrong
 
     def _answers(self, causal: CausalModel) -> Iterator[tuple[Tensor, BatchAnswer]]:

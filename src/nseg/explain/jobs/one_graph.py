@@ -132,6 +132,9 @@ class OneGraphJob(ExplainJob):
         )
         models = graph.causal_models(cuts, strategy)
         wrong = self._answer_and_verify(_note_hops(models, hops), references, sample, found)
+        slow = int((hops == WHOLE_GRAPH).sum()) if strategy.hops is not None else 0
+        if slow:
+            self.notes.append(graph.slow_rows_note(slow, row.numel()))
         if wrong and not self.plain:
             self.notes.append(REDONE.format(number=len(wrong)))
             some = torch.tensor(wrong, device=row.device)
