@@ -194,13 +194,12 @@ def test_a_person_switches_typed_edges_nodes_and_features() -> None:
         expected = StudioSubject.of(explain, data).questions(3)
         kind = [wrote] if wrote else []
         shown = expected.predict(GraphEdits(removed=frozenset({(paper, author, *kind)}))).probabilities
-        page.wait_for_function(
-            f"Math.abs(Number(document.querySelector('#probabilities td:nth-child(2)').textContent) - {shown[0]}) < 6e-4"
-        )
+        now = "Number(document.querySelector('#probabilities td').textContent)"
+        page.wait_for_function(f"() => Math.abs({now} - {shown[0]}) < 6e-4")
         page.get_by_role("button", name="Undo").click()
         page.get_by_role("checkbox", name=f"author {author - PAPERS}", exact=True).focus()
         page.keyboard.press("Enter")  # it has no features: all its edges go
-        page.wait_for_function("document.querySelectorAll('.edge.off').length > 0")
+        page.wait_for_function("() => document.querySelectorAll('.edge.off').length > 0")
         own = [one for one in view["edges"] if author in one[:2]]
         assert page.locator(".edge.off").count() == len(own)
         page.get_by_role("button", name="Explain this").click()

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from nseg.molecules import ELEMENTS
 from nseg.names import NO_NAMES, Names, number_text
 from nseg.wording import plural, probability_text
 
@@ -190,6 +191,8 @@ class Counterfactual:
         value = self.names.of_node(one.node).value(one.feature, one.after)
         where = "" if self.level == "node" and one.node == self._node else f" of {self.names.node(one.node)}"
         feature, _, rest = value.partition(" = ")
+        if self.names.molecule and feature in ELEMENTS and one.after == 0:
+            return f"Hide the element{where or f' of {self.names.node(one.node)}'} from the model"
         return f"Set {feature}{where} to {rest} (from {number_text(one.before)})"
 
     def as_plain_data(self) -> dict[str, Any]:

@@ -153,9 +153,14 @@ class StudioSubject:
         return [as_pair(number[a], number[b], *kind) for a, b, *kind in edge_pairs(asked.inputs)]
 
     def new_edges(self, output: int, edits: GraphEdits) -> list[Pair]:
-        """Edges between drawn nodes that are not there and could be: at the explained node, if there is one and no types."""
+        """Edges between drawn nodes that are not there and could be: at the explained node, if there is one and no types.
+
+        Hydrogen has no bond to spare; whether others make a valid molecule is for the person to judge.
+        """
         asked = self.questions(output)
         shown, there = drawn_nodes(asked), {*self._pairs(asked), *edits.added}
+        symbols = self._atoms(output, shown, [])[0]
+        shown = [n for n, symbol in zip(shown, symbols, strict=True) if symbol != "H"] if symbols else shown
         starts = [asked.output] if self.one_graph and not self.typed else shown  # few types can be joined anyhow
         ends = [(a, b) for a in starts for b in shown if a != b]
         found = [as_pair(a, b, kind) for a, b in ends for kind in _kinds_between(asked, a, b)]
@@ -171,6 +176,8 @@ class StudioSubject:
         atoms, _ = find_atoms(own, self.names.graph(output))
         if atoms is None:
             return [], []
+        if not pairs:
+            return [atoms.symbols[n] for n in shown], []
         ends = graph.edge_index.sort(0).values.T.tolist()
         order_of = {tuple(pair): order for pair, order in zip(ends, atoms.orders.tolist(), strict=True)}
         return [atoms.symbols[n] for n in shown], [order_of[pair] for pair in pairs]

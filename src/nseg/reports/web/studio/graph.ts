@@ -39,6 +39,8 @@ export interface Shown {
   explanation: Explanation | null;
   chosen: number | null;
   selected: number | null;
+  /** Whether hydrogen atoms are drawn that nothing was done to. */
+  hydrogens: boolean;
 }
 
 export interface Actions {
@@ -52,6 +54,11 @@ const MARGIN = 30;
 /** Name of a node, which no other node has. */
 export function nodeLabel(view: View, id: number): string {
   return view.nodes.find(([n]) => n === id)?.[3] ?? String(id);
+}
+
+/** What a node of the graph is called. */
+export function nodeWord(view: View): string {
+  return view.molecule ? "atom" : "node";
 }
 
 /** What an edge of the graph is called. */
@@ -157,7 +164,7 @@ function moved(line: Line, by: number): Line {
 
 /** What a node is called for those who do not see it. */
 function nodeText(view: View, id: number, label: string): string {
-  const kind = view.types[nodeType(view, id)] ?? (view.molecule ? "atom" : "node");
+  const kind = view.types[nodeType(view, id)] ?? nodeWord(view);
   return label.startsWith(`${kind} `) ? label : `${kind} ${label}`;
 }
 
@@ -189,10 +196,20 @@ function control(label: string, on: boolean, act: () => void, ...shapes: SVGElem
   return svg("g", { role: "checkbox", tabindex: -1, "aria-checked": String(on), "aria-label": label, click: act, keydown: press }, svg("title", {}, label), ...shapes);
 }
 
+/** Hydrogen atoms to leave out: those that are neither kept, nor changed, nor chosen. */
+function leftOut(view: View, { edits, explanation, chosen, selected, hydrogens }: Shown): Set<number> {
+  if (hydrogens || !view.molecule) return new Set();
+  const used = [...edits.removed, ...edits.added, ...(explanation?.kept ?? []), ...edits.values].flatMap(([a, b]) => [a, b]);
+  const busy = new Set([...used, ...edits.hidden, ...(explanation?.kept_nodes ?? []), chosen, selected]);
+  return new Set(view.nodes.filter(([id, , , , name]) => name === "H" && !busy.has(id)).map(([id]) => id));
+}
+
 function draw(canvas: SVGElement, view: View, shown: Shown, actions: Actions): void {
   const focused = document.activeElement?.getAttribute("aria-label");
   const at = (value: number): number => MARGIN + value * (SIZE - 2 * MARGIN);
-  const place = new Map(view.nodes.map(([id, x, y, label, name]) => [id, { x: at(x), y: at(y), name, label }]));
+  const absent = leftOut(view, shown);
+  const drawn = view.nodes.filter(([id]) => !absent.has(id));
+  const place = new Map(drawn.map(([id, x, y, label, name]) => [id, { x: at(x), y: at(y), name, label }]));
   const { edits, explanation } = shown;
   const shapes: SVGElement[] = [];
   const beside = parallel([...view.edges, ...edits.added]);
@@ -216,8 +233,8 @@ function draw(canvas: SVGElement, view: View, shown: Shown, actions: Actions): v
     const number = name === String(id) || !view.molecule ? [] : [svg("text", { x: x + radius, y: y + radius + 2, class: "number" }, String(id))];
     const type = nodeType(view, id);
     const below = name.length > 4 && !view.molecule; // a long name does not fit into the node
-    const text = svg("text", { x, y: below ? y + 2 * radius : y + 4, "text-anchor": "middle", class: below ? "below" : "" }, name);
-    const group = control(nodeText(view, id, label), on, () => actions.node(id), colouredShape(type, x, y, radius, classes), text, ...number);
+    const text = svg("text", { x, y: below ? y + 2 * radius : y + 4, "text-anchor": "middle", class: below ? "below" : view.molecule ? `atom ${name}` : "" }, name);
+    const group = control(nodeText(view, id, label), on, () => actions.node(id), ...(type >= 0 ? [nodeShape(type, x, y, radius, "backing")] : []), colouredShape(type, x, y, radius, classes), text, ...number);
     const notes = [id === view.target ? "explained" : "", changed ? "with other values" : "", explanation?.kept_nodes?.includes(id) ? "kept by the explanation" : ""].filter(Boolean);
     if (notes.length) group.setAttribute("aria-description", notes.join(", "));
     shapes.push(group);

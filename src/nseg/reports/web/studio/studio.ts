@@ -3,7 +3,7 @@
 import { h, labelled, replaceContent, type Child } from "../src/dom";
 import { onTheme, start as startTheme, theme, toggle } from "../src/theme";
 import { number } from "../src/words";
-import { edgeLabel, edgeWord, featureLabel, kindsBetween, makeCanvas, nodeLabel, nodeType, nodeWidth, typeSwatch, type View } from "./graph";
+import { edgeLabel, edgeWord, featureLabel, kindsBetween, makeCanvas, nodeLabel, nodeType, nodeWidth, nodeWord, typeSwatch, type View } from "./graph";
 import { ask, download, withdraw, type Waiting } from "./server";
 import { difference, few, holds, NONE, setValue, sorted, switchEdge, switchEdges, switchNode, valueOf, type Edits, type Explanation, type Pair, type Says, type Session, type Step } from "./steps";
 
@@ -33,6 +33,9 @@ const target = h("select", { id: "target", "aria-label": "Class" });
 const zero = h("input", { type: "checkbox", id: "zero" });
 const more = h("input", { type: "checkbox", id: "more" });
 const moreText = h("label", { for: "more" });
+const hydrogens = h("input", { type: "checkbox", id: "hydrogens", change: () => draw() });
+hydrogens.checked = true;
+const hydrogensLine = h("div", { class: "buttons" }, hydrogens, h("label", { for: "hydrogens" }, "show hydrogen atoms"));
 const relation = h("select", { "aria-label": "Kind of the new edge" });
 const chooser = h("select", { "aria-label": "Node whose features are shown", change: () => void select(chooser.value === "" ? null : Number(chooser.value)) });
 const undo = h("button", { type: "button", click: () => void visit(step - 1) }, "Undo");
@@ -72,7 +75,8 @@ async function open(wanted: number): Promise<boolean> {
 function show(found: View): void {
   [view, steps, step, explanation, selected, features] = [found, [{ edits: NONE, predicted: found.predicted, probabilities: found.probabilities }], 0, null, null, []];
   what.textContent = capital(found.target !== null ? (found.types[nodeType(found, found.target)] ?? "node") : found.molecule ? "molecule" : "graph");
-  moreText.textContent = `changes may add ${edgeWord(found)}s, too`;
+  moreText.textContent = `new ${edgeWord(found)}s`;
+  hydrogensLine.hidden = !found.molecule || !found.nodes.some(([, , , , name]) => name === "H");
   const twice = found.kinds.some((one) => found.kinds.some((other) => other.kind !== one.kind && [...other.ends].sort().join() === [...one.ends].sort().join()));
   replaceContent(relation, ...found.kinds.map(({ kind, name }) => h("option", { value: kind }, name)));
   relation.hidden = !twice;
@@ -138,7 +142,7 @@ async function smallest(wanted: number | null): Promise<void> {
     const undrawn = found.edits.removed.filter((pair) => !holds(view?.edges ?? [], pair)).length;
     await change(found.edits, { predicted: found.predicted, probabilities: found.probabilities, words: found.words });
     say(`${found.words}${undrawn ? ` (${undrawn} of the edges are not drawn.)` : ""}`);
-  } else say(`${found.words}${zero.checked && more.checked ? "" : " Let changes do more below, and ask again."}`);
+  } else say(`${found.words}${zero.checked && more.checked ? "" : " Let a change try more, and ask again."}`);
 }
 
 /** Show the features of a node; none if null. */
@@ -168,16 +172,18 @@ function joinNodes(shown: View, first: number, second: number): void {
   const pair = sorted(first, second, kinds.includes(wanted) ? wanted : (kinds[0] ?? 0));
   const there = holds([...shown.edges, ...edits().added], pair);
   startAdding(null);
-  if (first === second) say("An edge joins two different nodes.");
+  const word = edgeWord(shown);
+  if (first === second) say(`A new ${word} joins two different ${nodeWord(shown)}s.`);
   else if (!kinds.length) say(`No kind of edge joins ${nodeLabel(shown, first)} and ${nodeLabel(shown, second)}.`);
-  else if (there) say("This edge is there already; click it to switch it.");
+  else if (there) say(`This ${word} is there already; click it to switch it.`);
   else void change({ ...edits(), added: [...edits().added, pair] });
 }
 
 function startAdding(state: typeof adding): void {
   adding = state;
-  if (state === "first") say("Choose the first node.");
-  else if (state !== null) say("Choose the second node.");
+  const word = view === null ? "node" : nodeWord(view);
+  if (state === "first") say(`Click the first ${word}.`);
+  else if (state !== null) say(`Click the second ${word}.`);
   else say("");
   draw();
 }
@@ -186,7 +192,7 @@ function startAdding(state: typeof adding): void {
 
 function draw(): void {
   if (view === null) return;
-  drawGraph(view, { edits: edits(), explanation, chosen: typeof adding === "number" ? adding : null, selected });
+  drawGraph(view, { edits: edits(), explanation, chosen: typeof adding === "number" ? adding : null, selected, hydrogens: hydrogens.checked });
   join.setAttribute("aria-pressed", String(adding !== null));
   join.textContent = view.molecule ? "Add a bond" : "Add an edge";
   undo.toggleAttribute("disabled", step === 0);
@@ -210,7 +216,7 @@ function limitTarget(predicted: number | undefined): void {
 /** What one can do with the drawing, and what its lines, shapes and rings mean. */
 function drawLegend(shown: View): void {
   const bare = shown.types.filter((_, n) => shown.widths[n] === 0 && shown.node_types.includes(n));
-  const parts = recorded ? [] : [shown.molecule ? "Click a bond to switch it off or on, and an atom to switch its features." : "Click an edge to switch it off or on, and a node to switch its features."];
+  const parts = recorded ? [] : [shown.molecule ? "Click a bond to switch it off or on, and an atom to hide what it is from the model." : "Click an edge to switch it off or on, and a node to switch its features."];
   if (bare.length && !recorded) parts.push(`Of ${bare.join(" and ")}, which has no features, a click switches all edges.`);
   if (shown.target !== null) parts.push("The thick line is around the explained node.");
   if (edits().removed.length + edits().hidden.length) parts.push("Dotted: switched off.");
@@ -220,19 +226,33 @@ function drawLegend(shown: View): void {
   replaceContent(legend, ...types, parts.join(" "));
 }
 
+/** Most classes that are listed; of more, those with the largest probabilities. */
+const MOST_CLASSES = 6;
+
+/** Classes to list, in their order. */
+function listed(shown: View, now: readonly number[]): number[] {
+  const all = shown.classes.map((_, n) => n);
+  if (all.length <= MOST_CLASSES) return all;
+  const largest = [...all].sort((a, b) => (now[b] ?? 0) - (now[a] ?? 0)).slice(0, MOST_CLASSES - 1);
+  return all.filter((n) => largest.includes(n) || n === shown.predicted);
+}
+
 function drawAnswer(shown: View): void {
   const says = steps[step];
   const truth = shown.true_class === null ? "" : ` The true class is ${shown.classes[shown.true_class] ?? ""}.`;
   const changed = says?.predicted !== undefined && says.predicted !== shown.predicted;
   const before = changed ? `, and not ${shown.classes[shown.predicted] ?? ""} as on the graph without changes` : "";
-  const sentence = says?.predicted === undefined ? "The model has not answered." : `The model says ${shown.classes[says.predicted] ?? ""}${before}.${truth}`;
-  const rows = shown.classes.map((name, n) => {
-    const p = says?.probabilities?.[n];
-    const cells = [h("td", { class: "numeric" }, p === undefined ? "" : number(p)), h("td", { class: "numeric" }, number(shown.probabilities[n] ?? 0))];
-    return h("tr", { class: n === says?.predicted ? "best" : "" }, h("th", { scope: "row" }, name), ...cells, h("td", {}, h("meter", { min: 0, max: 1, value: p ?? 0, "aria-label": name })));
+  const p = says?.predicted === undefined ? 0 : (says.probabilities?.[says.predicted] ?? 0);
+  const sentence = says?.predicted === undefined ? "The model has not answered." : `The model says ${shown.classes[says.predicted] ?? ""} (p ${number(p)})${before}.${truth}`;
+  const classes = listed(shown, says?.probabilities ?? shown.probabilities);
+  const rows = classes.map((n) => {
+    const [name, now] = [shown.classes[n] ?? "", says?.probabilities?.[n]];
+    const cells = [h("td", { class: "numeric" }, now === undefined ? "" : number(now)), h("td", { class: "numeric" }, number(shown.probabilities[n] ?? 0))];
+    return h("tr", { class: n === says?.predicted ? "best" : "" }, h("th", { scope: "row" }, name), ...cells, h("td", {}, h("meter", { min: 0, max: 1, value: now ?? 0, "aria-label": name })));
   });
   const head = h("tr", {}, ...["class", "p now", "p before", ""].map((text) => h("th", { scope: "col" }, text)));
-  const list = h("table", { id: "probabilities" }, h("caption", {}, `Probabilities for ${shown.subject}`), h("thead", {}, head), h("tbody", {}, ...rows));
+  const some = classes.length < shown.classes.length ? `, the largest of ${shown.classes.length}` : "";
+  const list = h("table", { id: "probabilities" }, h("caption", {}, `Probabilities for ${shown.subject}${some}`), h("thead", {}, head), h("tbody", {}, ...rows));
   replaceContent(answer, h("p", { id: "says", role: "status", "aria-live": "polite" }, sentence), list);
 }
 
@@ -318,17 +338,17 @@ function header(): HTMLElement {
 const button = (text: string, act: () => void): HTMLButtonElement => h("button", { type: "button", click: act }, text);
 const file: HTMLInputElement = h("input", { type: "file", accept: "application/json", id: "file", class: "hidden-file", change: () => void load(file.files?.[0]).then(() => (file.value = "")) });
 const by = (amount: number): void => void open(Math.min(Math.max((view?.output ?? 0) + amount, 0), (view?.outputs ?? 1) - 1));
+const together = (...parts: Child[]): HTMLElement => h("span", { class: "together" }, ...parts);
+const chooseOutput = h("div", { class: "buttons" }, what, output, button("Previous", () => by(-1)), button("Next", () => by(1)));
 const live: Child[] = [
-  h("div", { class: "buttons" }, what, output, button("Previous", () => by(-1)), button("Next", () => by(1))),
   h("div", { class: "buttons" }, undo, redo, join, relation, button("Start again", () => void change(NONE))),
-  h("div", { class: "buttons" }, button("Explain this", () => void explain()), button("Smallest change", () => void smallest(null))),
-  h("div", { class: "buttons" }, button("Why not this class?", () => void smallest(Number(target.value))), target),
-  h("div", { class: "buttons" }, zero, h("label", { for: "zero" }, "changes may set features to 0, too")),
-  h("div", { class: "buttons" }, more, moreText),
+  h("div", { class: "buttons" }, button("Explain this", () => void explain()), button("Smallest change", () => void smallest(null)), together(button("Why not this class?", () => void smallest(Number(target.value))), target)),
+  h("div", { class: "buttons" }, "A change may also try", together(zero, h("label", { for: "zero" }, "features set to 0")), together(more, moreText)),
+  hydrogensLine,
 ];
 const files = h("div", { class: "buttons" }, button("Save as a page", () => void savePage()), button("Save as JSON", () => download(JSON.stringify(session(), null, 1), "application/json", `studio-${view?.output ?? 0}.json`)), button("Open a session", () => file.click()), file);
 const controls = recorded ? [h("div", { class: "buttons" }, undo, redo)] : live;
-const side = h("aside", { class: "studio-side" }, ...controls, message, waiting, answer, reason, table, history, recorded ? null : files);
+const side = h("aside", { class: "studio-side" }, recorded ? null : chooseOutput, answer, ...controls, message, waiting, reason, table, history, recorded ? null : files);
 document.getElementById("page")?.replaceChildren(header(), h("main", { class: "studio" }, side, h("figure", { class: "studio-drawing" }, canvas as unknown as HTMLElement, legend)));
 startTheme();
 if (recorded) {
