@@ -95,8 +95,14 @@ def test_what_a_call_raises_is_raised_here_and_the_backend_can_be_used_again(bac
     assert dict(backend.map(square, [7])) == {0: 49}
 
 
-def test_explanations_are_the_same_bit_for_bit(backend: Backend, tmp_path: Path) -> None:
-    assert content(run_into(tmp_path / "a", Local())) == content(run_into(tmp_path / "b", backend))
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this process has stored all kinds of explanations, one after the other."""
+    return run_into(tmp_path_factory.mktemp("here"), Local())
+
+
+def test_explanations_are_the_same_bit_for_bit(backend: Backend, here: Path, tmp_path: Path) -> None:
+    assert content(here) == content(run_into(tmp_path, backend))
 
 
 def of_types() -> Explainer:
@@ -165,16 +171,23 @@ methods = [{ name = "random" }, { name = "nseg", settings = { steps = 2, rounds 
 """
 
 
-def test_a_study_gives_the_same_records(backend: Backend, tmp_path: Path) -> None:
-    means = []
-    for name, used in (("here", None), ("there", backend)):
-        plan = study.read(STUDY, "tiny")
-        folder, trials = study.start(plan, tmp_path / name)
-        found = {record["key"]: record["means"] for record in study.run_trials(folder, plan, trials, used)}
-        assert list(study.run_trials(folder, plan, trials, used)) == [], "all is done"
-        means.append({key: {k: v for k, v in one.items() if k != "seconds"} for key, one in found.items()})
-    assert means[0] == means[1]
-    assert len(means[0]) == 4
+def means_of_a_study(folder: Path, backend: Backend | None) -> dict[str, object]:
+    """The records of a tiny study, without times."""
+    plan = study.read(STUDY, "tiny")
+    opened, trials = study.start(plan, folder)
+    found = {record["key"]: record["means"] for record in study.run_trials(opened, plan, trials, backend)}
+    assert list(study.run_trials(opened, plan, trials, backend)) == [], "all is done"
+    return {key: {k: v for k, v in one.items() if k != "seconds"} for key, one in found.items()}
+
+
+@pytest.fixture(scope="module")
+def means_here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, object]:
+    return means_of_a_study(tmp_path_factory.mktemp("study"), None)
+
+
+def test_a_study_gives_the_same_records(backend: Backend, means_here: dict[str, object], tmp_path: Path) -> None:
+    assert means_of_a_study(tmp_path, backend) == means_here
+    assert len(means_here) == 4
 
 
 # --- processes -----------------------------------------------------------------------------------------------------------

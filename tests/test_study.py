@@ -4,10 +4,9 @@ import contextlib
 import csv
 import io
 import json
+import multiprocessing
 import os
 import re
-import subprocess
-import sys
 import time
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -20,10 +19,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from nseg import NsegError, baselines, explain_many, metrics, study
-from nseg.backends.start import ForkedProcess, can_fork
 from nseg.baselines.catalogue import MethodEntry
 from nseg.baselines.trivial import All
-from nseg.cli import app, run
+from nseg.cli import app
 from nseg.storage import files
 from nseg.study import figures, folder, plan, summary, tables, task, trial
 from nseg.study.summary import Score
@@ -266,32 +264,29 @@ def test_a_trial_without_small_enough_instances_is_skipped(tmp_path):
 
 
 class Bench:
-    """``nseg bench`` in another process; ``output`` is what it prints. A fork need not import torch."""
+    """``nseg bench`` in another process; ``output`` is what it prints. All are forks of one that has imported torch."""
+
+    CODE = """
+import os, sys
+from nseg.cli import run
+sys.argv[1:], sys.stdout = words, open(out.fileno(), "w", 1, closefd=False)
+sys.stderr = open(os.devnull, "w")
+run()
+"""
 
     def __init__(self, file, folder):
-        words = ["bench", str(file), "--out", str(folder), "--json"]
-        if can_fork():
-            reader, writer = os.pipe()
-            self.process, self.output = ForkedProcess(lambda out: self.run(words, out), writer), os.fdopen(reader)
-            os.close(writer)
-        else:
-            code = f"import sys; from nseg.cli import run; sys.argv[1:] = {words!r}; run()"
-            pipe = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-            self.process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "OMP_NUM_THREADS": "1"}, **pipe)
-            self.output = self.process.stdout
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload(["nseg.cli", "nseg.study.trial"])
+        reader, writer = context.Pipe(duplex=False)
+        given = {"words": ["bench", str(file), "--out", str(folder), "--json"], "out": writer}
+        self.process = context.Process(target=exec, args=(self.CODE, given))
+        self.process.start()
+        writer.close()
+        self.output = os.fdopen(os.dup(reader.fileno()))
 
-    @staticmethod
-    def run(words, out):
-        sys.argv[1:], sys.stdout, sys.stderr = (
-            words,
-            os.fdopen(out, "w", 1),
-            os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"),
-        )
-        try:
-            run()
-        except SystemExit as stop:
-            if stop.code:
-                raise
+    def wait(self):
+        self.process.join()
+        return self.process.exitcode
 
 
 def test_two_processes_share_a_run_and_a_killed_one_loses_only_its_current_trial(tmp_path, done):
@@ -301,7 +296,7 @@ def test_two_processes_share_a_run_and_a_killed_one_loses_only_its_current_trial
     with first.output:
         first.output.readline()  # one record is there, the next is in flight
         first.process.kill()
-        first.process.wait()
+        first.wait()
     left = set(os.listdir(tmp_path / "run" / "records"))
     assert 1 <= len(left) < TRIALS
     two = [Bench(file, tmp_path / "run") for _ in range(2)]
@@ -309,7 +304,7 @@ def test_two_processes_share_a_run_and_a_killed_one_loses_only_its_current_trial
     for one in two:
         with one.output:
             made.append([json.loads(line)["key"] for line in one.output])
-    assert [one.process.wait() for one in two] == [0, 0]
+    assert [one.wait() for one in two] == [0, 0]
     keys = {name.removesuffix(".json") for name in os.listdir(tmp_path / "run" / "records") if not name.startswith(".")}
     whole = {name.removesuffix(".json") for name in left if not name.startswith(".")}
     assert sorted(made[0] + made[1]) == sorted(keys - whole)  # each missing one by one process, none twice

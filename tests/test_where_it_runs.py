@@ -51,6 +51,7 @@ from nseg.storage.locks import lock_file
 
 EDGES, NODES = {"edge_mask_type": "object"}, {"node_mask_type": "object"}
 SMALL = {"starts": (0.0,), "rounds": 1, "exact": 4, "steps": 2, "path_points": 2}
+FEW = {**SMALL, "rounds": 0}  # the moves know nothing of levels and layers
 RIVALS = {
     "gnnexplainer": {"steps": 2},
     "cf_gnnexplainer": {"steps": 2},
@@ -77,17 +78,17 @@ def nodes(put: Put, rows: tuple[int, ...] = (3, 5), **options: Any) -> Any:
 
 
 def links(put: Put) -> Any:
-    explain = explainer(put(seeded(Link)), quick(**SMALL), LINK_CONFIG)
+    explain = explainer(put(seeded(Link)), quick(**FEW), LINK_CONFIG)
     return explain_many(explain, put(small()), [0, 2], edge_label_index=put(PAIRS))
 
 
 def graphs(put: Put) -> Any:
-    explain = explainer(put(seeded(Molecule)), quick(**SMALL), GRAPH_CONFIG, **EDGES | NODES)
+    explain = explainer(put(seeded(Molecule)), quick(**FEW), GRAPH_CONFIG, **EDGES | NODES)
     return explain_many(explain, [put(graph(6, 7, seed)) for seed in range(2)])
 
 
 def one_call(put: Put) -> Any:
-    explain, data = node_explainer(put)
+    explain, data = node_explainer(put, quick(**FEW))
     return explain(data.x, data.edge_index, index=3)
 
 
@@ -99,7 +100,7 @@ def pyg_algorithm(put: Put) -> Any:
 
 def phenomenon(put: Put) -> Any:
     masks = {"explanation_type": "phenomenon", **EDGES}
-    explain, data = node_explainer(put, None, "gcn", **masks)
+    explain, data = node_explainer(put, quick(**FEW), "gcn", **masks)
     return explain_many(explain, data, [3, 5], target=small().y)  # the caller's classes may be on the CPU
 
 
@@ -169,12 +170,12 @@ def baselines_of(found: Any) -> list[Any]:
 
 
 def agreement(put: Put) -> Any:
-    explain, data = node_explainer(put)
+    explain, data = node_explainer(put, quick(**FEW))
     return metrics.perturbed_stability(explain, data, [3, 5], times=1)
 
 
 def page(put: Put, folder: Path, **masks: Any) -> Any:
-    explain, data = node_explainer(put, None, "gcn", **masks)
+    explain, data = node_explainer(put, quick(**FEW), "gcn", **masks)
     found = explain_many(explain, data, [3, 5])
     with_model = nseg.report(
         found, folder / "with.html", data=data, explainer=explain, certificates=certify(explain, data, found)
@@ -184,7 +185,7 @@ def page(put: Put, folder: Path, **masks: Any) -> Any:
 
 
 def pictures(put: Put) -> Any:
-    explain, data = node_explainer(put)
+    explain, data = node_explainer(put, quick(**FEW))
     found = explain_many(explain, data, [3, 5])
     shown = [nseg.plot.scene(one, classes=data.y) for one in found]
     return [[plain(one) for one in shown], [vars(w) for one in nseg.plot.worlds_of(explain, data, found) for w in one]]
@@ -192,7 +193,7 @@ def pictures(put: Put) -> Any:
 
 def stored(put: Put, folder: Path) -> Any:
     """Stored, read, and evaluated on the device again."""
-    explain, data = node_explainer(put)
+    explain, data = node_explainer(put, quick(**FEW))
     found = explain_many(explain, data, [3, 5], out=folder / "run")
     attached = [nseg.runs.attach(one, data) for one in found]
     assert {one.edge_mask.device for one in attached} == {data.x.device}
@@ -201,7 +202,7 @@ def stored(put: Put, folder: Path) -> Any:
 
 
 def stored_links(put: Put, folder: Path) -> Any:
-    explain, data, pairs = explainer(put(seeded(Link)), quick(**SMALL), LINK_CONFIG), put(small()), put(PAIRS)
+    explain, data, pairs = explainer(put(seeded(Link)), quick(**FEW), LINK_CONFIG), put(small()), put(PAIRS)
     found = explain_many(explain, data, [0, 2], out=folder / "links", edge_label_index=pairs)
     return [nseg.runs.attach(one, data, edge_label_index=pairs) for one in found]
 
@@ -210,7 +211,7 @@ def cut_by_pyg(put: Put) -> Any:
     """A threshold of PyG, after which the numbers are measured again."""
     model, data = put(seeded(NODE_MODELS["gcn"])), put(small())
     options = {"explanation_type": "model", "model_config": NODE_CONFIG, "threshold_config": ("topk", 3), **EDGES}
-    explain = nseg.Explainer(model, quick(**SMALL), **options)
+    explain = nseg.Explainer(model, quick(**FEW), **options)
     return [explain_many(explain, data, [3, 5]), explain(data.x, data.edge_index, index=3)]
 
 
@@ -221,12 +222,12 @@ def learned(put: Put) -> Any:
 
 
 def large_graph(put: Put) -> Any:
-    explain, data = node_explainer(put)
+    explain, data = node_explainer(put, quick(**FEW))
     return explain_many(explain, LargeGraph(data), [3, 5])
 
 
 def large_graph_links(put: Put) -> Any:
-    explain = explainer(put(seeded(Link)), quick(**SMALL), LINK_CONFIG)
+    explain = explainer(put(seeded(Link)), quick(**FEW), LINK_CONFIG)
     return explain_many(explain, LargeGraph(small()), [0, 2], edge_label_index=PAIRS)
 
 
@@ -238,11 +239,11 @@ SCENARIOS: dict[str, Callable[[Put], Any]] = {
     "nodes, connected": lambda put: nodes(put, algorithm=quick(**SMALL, connected=True)),
     "nodes, common features": lambda put: nodes(put, **EDGES, node_mask_type="common_attributes"),
     "nodes, all defaults": lambda put: nodes(put, algorithm=NSEG(steps=3)),
-    "nodes, climbed only": lambda put: nodes(put, algorithm=quick(**SMALL | {"rounds": 0, "exact": 0})),
-    "nodes, edge weights": lambda put: nodes(put, model="gcn, edge weights"),
-    "nodes, messages both ways": lambda put: nodes(put, model="both directions"),
-    "nodes, attention": lambda put: nodes(put, model="gat"),
-    "nodes, a cached layer": lambda put: nodes(put, model="gcn, cached"),
+    "nodes, climbed only": lambda put: nodes(put, algorithm=quick(**FEW | {"exact": 0})),
+    "nodes, edge weights": lambda put: nodes(put, algorithm=quick(**FEW), model="gcn, edge weights"),
+    "nodes, messages both ways": lambda put: nodes(put, algorithm=quick(**FEW), model="both directions"),
+    "nodes, attention": lambda put: nodes(put, algorithm=quick(**FEW), model="gat"),
+    "nodes, a cached layer": lambda put: nodes(put, algorithm=quick(**FEW), model="gcn, cached"),
     "links": links,
     "graphs": graphs,
     "graphs, undirected": undirected_graphs,

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import torch
@@ -140,8 +141,15 @@ def _is_per_edge(layer: MessagePassing, name: str, value: Any, messages: int) ->
     """Whether an argument of ``propagate`` has one entry per message (and is not gathered from the nodes)."""
     if not isinstance(value, Tensor) or value.dim() == 0 or value.size(0) != messages:
         return False
-    used = {p for f in (layer.message, layer.aggregate, layer.update) for p in inspect.signature(f).parameters}
-    return not {f"{name}_i", f"{name}_j"} & used
+    used = _parameters(type(layer))
+    return f"{name}_i" not in used and f"{name}_j" not in used
+
+
+@cache
+def _parameters(layer: type[MessagePassing]) -> frozenset[str]:
+    """Names of all that the functions of a kind of layer take; reading signatures takes as long as a small pass."""
+    functions = (layer.message, layer.aggregate, layer.update)
+    return frozenset(name for function in functions for name in inspect.signature(function).parameters)
 
 
 def require_edge_identity(
