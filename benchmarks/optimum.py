@@ -134,6 +134,7 @@ def load(source: str, kind: str, epochs: int, cache: Path | None) -> tuple[nn.Mo
     model, accuracy = train(kind, graphs, epochs)
     print(f"{source} {kind}: accuracy {accuracy:.3f}", flush=True)
     if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
         torch.save(model.state_dict(), file)
     return model, graphs
 

@@ -181,6 +181,23 @@ def test_moves_never_lose(name: str, nodes) -> None:
             assert torch.equal(climb_merit(alone, parts.on(alone.instances), before[mine], settings), climbed[mine])
 
 
+def test_extremes_are_those_of_all_worlds_asked_whichever_copies_of_an_instance_asked_them() -> None:
+    model, data = seeded(NODE_MODELS["gcn"], 2), graph(edges=16, seed=1)
+    with causal_model(model, data, [5, 0, 7]) as causal:
+        parts, settings, seen = MaskParts.of(causal.instances, True, None), Settings(), []
+        for some in (causal, causal.select(torch.tensor([2, 0])).repeat(3), causal.removing()):
+            its = parts.on(some.instances)
+            for draw in range(4):
+                merit, _ = SubsetScorer(some, its, settings).measure(1, lambda _, d=draw, m=its: random_subset(m, d)[None])
+                high, low = some.extremes.span
+                assert bool((merit[0] <= OBJECTIVES["pns"]().merit(high, low) + 1e-5).all())
+                seen.append(causal.extremes.span)
+        assert all(bool((a[0] <= b[0]).all() and (a[1] >= b[1]).all()) for a, b in itertools.pairwise(seen))
+        grew = (torch.stack(seen[7]) != torch.stack(seen[3])).any(0)
+        assert bool(grew.any())
+        assert not bool(grew[1])  # it was not in the second model
+
+
 def test_no_element_of_a_shrunk_subset_can_be_dropped() -> None:
     """Without any one of its elements, the merit falls below the limit."""
     model, data, settings = seeded(NODE_MODELS["gcn"]), graph(), Settings(rounds=50)

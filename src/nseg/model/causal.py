@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from nseg.errors import ModelError
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import MASKED_ATTRIBUTES
+from nseg.model.extremes import Extremes
 from nseg.model.hooks import message_passing_layers, node_embeddings, record_layer_outputs
 from nseg.model.outcomes import Outcome
 from nseg.model.removal import Remover, SmallerGraphs
@@ -66,6 +67,7 @@ class CausalModel:
     Attributes:
         make_remover: how worlds without edges are run; on smaller graphs made of the instances alone unless set.
         each_row: whether answers are given for each explained row instead of each instance: [K, R] for [K, B].
+        extremes: the lowest and highest probabilities that a search has met.
     """
 
     members_at_once = 1 << 16
@@ -85,6 +87,7 @@ class CausalModel:
         self._embeddings = embeddings
         self.make_remover: MakeRemover = self._smaller_graphs
         self.each_row = False
+        self.extremes = Extremes.unknown(len(instances), instances.x.device)
         self._removers: dict[bool, Remover] = {}
         self._tied: bool | None = None  # the key of the remover that runs the worlds, if edges are deleted
 
@@ -92,6 +95,7 @@ class CausalModel:
         """The causal model of the instances ``which``."""
         instances = self.instances.select(which)
         other = self._of(instances, self._runner.select(which, instances))
+        other.extremes = self.extremes.select(which)
         other.make_remover = lambda tied, _: self._remover_of(tied).select(which, instances, other._runner)
         return other
 
@@ -101,6 +105,7 @@ class CausalModel:
             return self
         instances = self.instances.repeat(times)
         other = self._of(instances, self._runner.repeat(times, instances))
+        other.extremes = self.extremes.repeat(times)
         other.make_remover = lambda tied, _: self._remover_of(tied).repeat(times, instances, other._runner)
         return other
 

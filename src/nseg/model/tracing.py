@@ -141,12 +141,13 @@ def _is_per_edge(layer: MessagePassing, name: str, value: Any, messages: int) ->
     """Whether an argument of ``propagate`` has one entry per message (and is not gathered from the nodes)."""
     if not isinstance(value, Tensor) or value.dim() == 0 or value.size(0) != messages:
         return False
-    used = _parameters(type(layer))
+    kind: type[nn.Module] = type(layer)
+    used = _parameters(kind)
     return f"{name}_i" not in used and f"{name}_j" not in used
 
 
 @cache
-def _parameters(layer: type[MessagePassing]) -> frozenset[str]:
+def _parameters(layer: Any) -> frozenset[str]:
     """Names of all that the functions of a kind of layer take; reading signatures takes as long as a small pass."""
     functions = (layer.message, layer.aggregate, layer.update)
     return frozenset(name for function in functions for name in inspect.signature(function).parameters)

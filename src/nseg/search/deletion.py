@@ -40,6 +40,7 @@ def _log_odds(causal: CausalModel, parts: MaskParts, alone: bool) -> Tensor:
         for name in (OUTSIDE, OUTSIDE_NODES):
             weights[name] = torch.full_like(some, float(not alone), dtype=causal.dtype)
         z = causal.log_odds(weights)  # [k, B]
+        causal.extremes.note(z.sigmoid())
         here = (position >= some[0]) & (position <= some[-1])
         found[here] = z[position[here] - some[0], parts.owner[here]]
     return found

@@ -14,6 +14,7 @@ from nseg.search.connected import connected_subset
 from nseg.search.deadline import time_is_up
 from nseg.search.enumeration import best_subset
 from nseg.search.moves import MIN_GAIN, Limit, climb_merit, exchange, shrink
+from nseg.search.objective import objective_of
 from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.prefix import best_prefix
 from nseg.search.restarts import MANY_ELEMENTS, restart_subsets
@@ -303,8 +304,16 @@ class SubsetSearch:
         return copies.each(kept, climb)
 
     def _is_stuck(self, found: Candidates) -> Tensor:
-        """Whether each instance's best merit is further from 1 than the tolerance, [B]."""
-        return found.merit.amax(0) < 1 - self.settings.tolerance
+        """Whether each instance's best merit is further from its ceiling than the tolerance, [B]."""
+        return found.merit.amax(0) < self.ceiling - self.settings.tolerance
+
+    @property
+    def ceiling(self) -> Tensor:
+        """The merit if one subset gave both the highest and, left out, the lowest probability met so far, [B].
+
+        As complements of subsets are subsets too, hardly any subset is better once many worlds were asked.
+        """
+        return objective_of(self.settings).merit(*self.causal.extremes.span)
 
     def _stuck(self, found: Candidates) -> Tensor:
         return self._is_stuck(found).nonzero().flatten()

@@ -221,9 +221,10 @@ class _Moves(SubsetScorer):
             guessed = _longest(*self._score_together(kept, rank, number * many, limit.must), limit)
         group = torch.where(kept, rank * FLIPS_TRIED // number.clamp_min(FLIPS_TRIED)[owner], NEVER)
         dropped, moved = self._drop_groups(kept, group, limit)
-        if bool((~moved & (guessed == 0) & many).any()):  # else groups are single elements
-            single, alone = self._drop_groups(kept, rank, limit)
-            dropped, moved = torch.where(moved[owner], dropped, single), moved | alone
+        left = ~moved & (guessed == 0) & many  # else groups are single elements
+        if bool(left.any()):
+            some, which, members = self.select(left, *(torch.arange(len(a), device=a.device) for a in (left, owner)))
+            dropped[members], moved[which] = some._drop_groups(kept[members], rank[members], limit.of(which))
         by_guess = guessed > self._count(dropped)
         drop = torch.where(by_guess[owner], rank < guessed[owner], dropped)
         return kept & ~drop, moved | by_guess

@@ -175,8 +175,9 @@ class BaseSettings:
             small ones the best is taken, and of equally good ones that with the earliest elements.
         rounds: for ``"prefix"``, maximum number of rounds of moves (drop, add, exchange); 0 makes none.
         kicks: for ``"prefix"``, number of subsets around the best one from which moves start again, for instances whose
-            bound is further from 1 than the tolerance; and if not 0, also from all elements and others. They are made two
-            at a time, until the best bound was met three times.
+            bound is further than the tolerance from what the highest and the lowest probability met so far would give; and
+            if not 0, also from all elements and others. They are made two at a time, until the best bound was met three
+            times.
         exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer; where moves are
             stuck, of up to 3 more.
         connected: for ``"prefix"``, only explanations whose edges are connected: with the explained node or link, or of a
@@ -335,7 +336,7 @@ class Settings(BaseSettings):
     patience: int | None = integer_field(10, 1, optional=True)
     path_points: int = integer_field(8)
     rounds: int = integer_field(6)
-    kicks: int = integer_field(2)
+    kicks: int = integer_field(10)
     exact: int = integer_field(12, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     edge_attributes: str | None = field(default=None, metadata={"check": check_attributes, "try": "'attributes'"})
     edge_baseline: Baseline = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})

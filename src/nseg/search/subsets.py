@@ -101,6 +101,7 @@ class SubsetScorer:
         for some in blocks(number, at_once, self.parts.owner.device):
             kept = subset(some).to(self.causal.dtype)
             answer = evaluate(self.causal, self.parts, self.parts.unflatten(kept), split, intervention)
+            self.causal.extremes.note(torch.cat([answer.p_factual, answer.p_complement]))
             value = self.objective.merit(answer.p_factual, answer.p_complement)
             nothing = size(kept, self.parts.owner, len(self.parts.instances)) == 0
             merit.append(torch.where(nothing, value.clamp(max=0), value))
