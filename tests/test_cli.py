@@ -268,13 +268,15 @@ def test_weights_are_not_called_untrained(tmp_path: Path) -> None:
 
 def test_names_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     own = own_graph(tmp_path)
-    (tmp_path / "wide.csv").write_text("a,b,c\n")
+    (tmp_path / "wide.csv").write_text("a,b,c\nd,e,f\n")
+    (tmp_path / "line.csv").write_text("amount,risk\n")
     (tmp_path / "bad.json").write_text("{")
     for option, value, message in (
         ("--class-names", "legit,fraud", "class_names must have one name per class of the model, 3 in all"),
         ("--names", "nodes.csv", "must be a CSV or JSON file"),
         ("--names", str(tmp_path / "wide.csv"), "one column with all names, or two: number,name"),
         ("--feature-names", str(tmp_path / "bad.json"), "must be a readable CSV or JSON file"),
+        ("--feature-names", str(tmp_path / "line.csv"), "feature_names must have one name per column of x, 4 in all"),
         ("--feature-names", "a,b", "feature_names must have one name per column of x, 4 in all"),
     ):
         with pytest.raises(InputError, match=message):

@@ -10,6 +10,7 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explanation
 
 from nseg import plot
+from nseg.cli.results import molecule_hint
 from nseg.names import Names
 from nseg.plot.atoms import MISSING_RDKIT
 from nseg.wording import Findings, ModelAnswer, explanation_sentences, findings_of
@@ -153,3 +154,5 @@ def test_without_rdkit_a_molecule_is_a_graph_with_a_hint(monkeypatch: pytest.Mon
     one, data = nitromethane(smiles="C[N+](=O)[O-] ")  # a text that no other test has read
     shown = plot.scene(one, data)
     assert (shown.molecule, shown.hint) == (False, MISSING_RDKIT)
+    assert molecule_hint([data]) == MISSING_RDKIT  # what the command line says
+    assert molecule_hint(Data(x=data.x)) == ""

@@ -275,7 +275,7 @@ def show_results(
     from nseg.cli import results
     from nseg.graphs.large import LargeGraph
 
-    for text in (subject.untrained, *results.describe(found, FEW)):
+    for text in (subject.untrained, *results.describe(found, FEW), results.molecule_hint(subject.graphs)):
         if text:
             say(text)
     if isinstance(subject.graphs, LargeGraph) or not (measure or graphs_needed):

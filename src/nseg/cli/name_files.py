@@ -46,15 +46,17 @@ def _read(option: str, given: str) -> Any:
 
 
 def _from_csv(text: str, option: str, name: str) -> list[str] | dict[int, str]:
-    """Names in order from one column, or by number from two; a header is skipped."""
+    """Names in order from one column or one line, or by number from two columns; a header is skipped."""
     rows = [row for row in csv.reader(text.splitlines()) if row]
     widths = {len(row) for row in rows}
+    if len(rows) == 1 and len(rows[0]) > 1 and not rows[0][0].strip().isdigit():
+        return [one.strip() for one in rows[0]]
     if rows and widths == {1}:
         return [row[0] for row in (rows[1:] if rows[0][0].strip().lower() in HEADERS else rows)]
     numbered = rows[1:] if rows and not rows[0][0].strip().isdigit() else rows
     if not rows or widths != {2} or not all(row[0].strip().isdigit() for row in numbered):
         raise InputError(
-            f"--{option} must have one column with all names, or two: number,name (got {name} with "
-            f"{len(rows)} rows of {' or '.join(map(str, sorted(widths))) or 'no'} columns)."
+            f"--{option} must have one column with all names, or two: number,name (got {name} with {len(rows)} "
+            f"row{'' if len(rows) == 1 else 's'} of {' or '.join(map(str, sorted(widths))) or 'no'} columns)."
         )
     return {int(number): label for number, label in numbered}

@@ -12,6 +12,7 @@ from torch_geometric.explain import Explainer, Explanation
 
 from nseg import metrics
 from nseg.datasets import Benchmark
+from nseg.plot.atoms import missing_rdkit
 from nseg.runs.stored import attach
 from nseg.wording import bound_text, explained_class, kept_parts, names_of, plural, probability_text, sentence
 
@@ -53,6 +54,11 @@ def describe(found: Sequence[Explanation], few: int) -> list[str]:
         texts.append(f"{len(failed)} could not be explained; output {failed[0].output_id}: {failed[0].reason}")
     good = [one for one in found if one.get("reason") is None] if len(found) <= few else []
     return [*texts, *map(sentence, good)] if len(found) <= few else [*texts, *summary(found)]
+
+
+def molecule_hint(graphs: Any) -> str:
+    """Return what to install to see molecules, if the first graph is one and RDKit is missing."""
+    return missing_rdkit(graphs[0] if isinstance(graphs, list | tuple) and graphs else graphs)
 
 
 def summary(found: Sequence[Explanation]) -> list[str]:

@@ -49,6 +49,17 @@ def find_atoms(graph: ExplainedGraph, names: Names) -> tuple[Atoms | None, str]:
     return _atoms_of_names(graph, names), ""
 
 
+def missing_rdkit(graph: object) -> str:
+    """A hint if a graph is a molecule that needs RDKit, which is not installed; ``""`` otherwise."""
+    if given_molecule(graph) is None:
+        return ""
+    try:
+        import rdkit  # noqa: F401 - only whether it is there
+    except ImportError:
+        return MISSING_RDKIT
+    return ""
+
+
 def _atoms_of_dataset(graph: ExplainedGraph) -> Atoms | None:
     dataset, whole = graph.dataset, graph.whole_graph
     if dataset is None or whole is None or not dataset.bonds or not dataset.node_names:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import base64
+import gc
 import hashlib
 import html
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,19 @@ LEFT_OUT = {
 Explanations = Sequence[Explanation] | Mapping[str, Sequence[Explanation]]
 
 
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """No garbage collection meanwhile: it would look through all that a large page consists of, again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_collection_paused()
 def report(
     explanations: Explanations,
     path: str | Path,

@@ -77,6 +77,9 @@ function measure(text: string, font: number): number {
   return context.measureText(text).width;
 }
 
+/** How much further away than others the name of the explained node may be. */
+const DISTANCES = [0, 10, 20, 32, 46, 62, 80];
+
 const PLACES: [Place["halign"], Place["valign"]][] = [
   ["center", "bottom"], ["center", "top"], ["right", "center"], ["left", "center"],
   ["right", "bottom"], ["left", "bottom"], ["right", "top"], ["left", "top"],
@@ -85,7 +88,7 @@ const PLACES: [Place["halign"], Place["valign"]][] = [
 /**
  * A place for the name of each node, or null if there is no room for it.
  *
- * Names never cover each other. Only that of the explained node may cover other nodes, if there is no better place.
+ * Names cover neither each other nor nodes. That of the explained node goes further away if there is no room beside it.
  */
 export function placeLabels(nodes: readonly LabelledNode[], width: (text: string, font: number) => number = measure): (Place | null)[] {
   const found: (Place | null)[] = nodes.map(() => null);
@@ -95,17 +98,11 @@ export function placeLabels(nodes: readonly LabelledNode[], width: (text: string
   for (const n of order) {
     const node = nodes[n] as LabelledNode;
     const w = Math.min(width(node.text, node.font), MAX_WIDTH);
-    let best: { place: Place; box: Box; cost: number } | null = null;
-    for (const [halign, valign] of PLACES) {
-      const [place, box] = placeAt(node, halign, valign, w);
-      if (taken.some((other) => intersects(other, box))) continue;
-      const cost = circles.filter((circle, m) => m !== n && intersects(circle, box)).length;
-      if (best === null || cost < best.cost) best = { place, box, cost };
-      if (cost === 0) break;
-    }
-    if (best === null || (best.cost > 0 && node.rank < 2)) continue;
-    taken.push(best.box);
-    found[n] = best.place;
+    const free = (node.rank < 2 ? [0] : DISTANCES).flatMap((far) => PLACES.map(([halign, valign]) => placeAt(node, halign, valign, w, far)));
+    const best = free.find(([, box]) => !taken.some((other) => intersects(other, box)) && !circles.some((circle, m) => m !== n && intersects(circle, box)));
+    if (!best) continue;
+    taken.push(best[1]);
+    found[n] = best[0];
   }
   return found;
 }
@@ -125,7 +122,7 @@ export function roomForTexts(lines: readonly LineText[], nodes: readonly Labelle
   nodes.forEach((node, n) => {
     const place = places[n];
     if (!place) return;
-    const [, box] = placeAt(node, place.halign, place.valign, Math.min(width(node.text, node.font), MAX_WIDTH));
+    const box = boxAt(node, place, Math.min(width(node.text, node.font), MAX_WIDTH));
     taken.push(rectangle((box.left + box.right) / 2, (box.top + box.bottom) / 2, box.right - box.left, box.bottom - box.top, 0));
   });
   return lines.map(({ from, to, text, font, margin }) => {
@@ -156,16 +153,24 @@ function apart(a: Rectangle, b: Rectangle): boolean {
   });
 }
 
-function placeAt(node: LabelledNode, halign: Place["halign"], valign: Place["valign"], width: number): [Place, Box] {
-  const [right, down] = [{ left: -1, center: 0, right: 1 }[halign], { top: -1, center: 0, bottom: 1 }[valign]];
-  const gap = right !== 0 && down !== 0 ? -GAP : GAP; // diagonal names may come closer
-  const middleX = node.x + right * (node.radius + width / 2 + gap);
-  const middleY = node.y + down * (node.radius + node.font / 2 + gap);
+function placeAt(node: LabelledNode, halign: Place["halign"], valign: Place["valign"], width: number, far: number): [Place, Box] {
+  const [right, down] = directions({ halign, valign });
+  const gap = (right !== 0 && down !== 0 ? -GAP : GAP) + far; // diagonal names may come closer
+  const place = { halign, valign, mx: right * gap, my: down * gap };
+  return [place, boxAt(node, place, width)];
+}
+
+function directions({ halign, valign }: Pick<Place, "halign" | "valign">): [number, number] {
+  return [{ left: -1, center: 0, right: 1 }[halign], { top: -1, center: 0, bottom: 1 }[valign]];
+}
+
+/** The room that a name takes at a place. */
+function boxAt(node: LabelledNode, place: Place, width: number): Box {
+  const [right, down] = directions(place);
+  const middleX = node.x + right * (node.radius + width / 2) + place.mx;
+  const middleY = node.y + down * (node.radius + node.font / 2) + place.my;
   const [halfWidth, halfHeight] = [width / 2 + OUTLINE, node.font / 2 + OUTLINE];
-  return [
-    { halign, valign, mx: right * gap, my: down * gap },
-    { left: middleX - halfWidth, right: middleX + halfWidth, top: middleY - halfHeight, bottom: middleY + halfHeight },
-  ];
+  return { left: middleX - halfWidth, right: middleX + halfWidth, top: middleY - halfHeight, bottom: middleY + halfHeight };
 }
 
 function intersects(a: Box, b: Box): boolean {
