@@ -141,7 +141,7 @@ def _is_per_edge(layer: MessagePassing, name: str, value: Any, messages: int) ->
     """Whether an argument of ``propagate`` has one entry per message (and is not gathered from the nodes)."""
     if not isinstance(value, Tensor) or value.dim() == 0 or value.size(0) != messages:
         return False
-    kind: type[nn.Module] = type(layer)
+    kind: Any = type(layer)
     used = _parameters(kind)
     return f"{name}_i" not in used and f"{name}_j" not in used
 
