@@ -272,33 +272,51 @@ def _unit(one: Explanation) -> float:
 # --- numbers are those of the untouched model, metrics use holds -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("event", [Within(0.15, scale=0.1), Above(-0.2, scale=0.1)])
-def test_numbers_and_verdicts_are_those_of_the_model_on_masked_edges(event: Event) -> None:
-    """GraphConv without normalisation: a masked edge is a deleted one, so the model itself is the reference."""
+def above(value: Tensor, at: float, scale: float) -> Tensor:
+    """Probability that a value with logistic noise of a standard deviation is above a threshold."""
+    return logistic_cdf((value - at) * (math.pi / math.sqrt(3)) / scale)
 
-    class Sum(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv, self.head = GraphConv(FEATURES, 8), nn.Linear(8, 1)
 
-        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-            return self.head(self.conv(x, edge_index).tanh())
+ASKED: dict[
+    str, tuple[Event, Any, Any]
+] = {  # an event, its probability and its verdict by hand, of the value and the prediction
+    "within": (
+        Within(0.15, scale=0.1),
+        lambda v, was: above(v, float(was) - 0.15, 0.1) - above(v, float(was) + 0.15, 0.1),
+        lambda v, was: abs(v - was) <= 0.15,
+    ),
+    "above": (Above(-0.2, scale=0.1), lambda v, was: above(v, -0.2, 0.1), lambda v, was: v >= -0.2),
+    "custom": (
+        Custom(lambda rows: torch.exp(-rows[..., 0].square()), holds=lambda rows: rows[..., 0].abs() < 9),
+        lambda v, was: torch.exp(-v.square()),
+        lambda v, was: v.abs() < 9,
+    ),
+}
 
-    model, data = seeded(Sum), graph()
-    value = model(data.x, data.edge_index).detach().flatten()
-    index = [n for n in range(24) if float(value[n]) > -0.2][:4]
-    explainer = asking(model, event, REGRESSION)
+
+@pytest.mark.parametrize("level", ["node", "graph"])
+@pytest.mark.parametrize("name", ASKED)
+def test_numbers_and_verdicts_are_those_of_the_model_on_graphs_with_edges_deleted(name: str, level: str) -> None:
+    """By PyG alone: the model itself on the rebuilt graph, and the probability written out by hand."""
+    event, probability, holds = ASKED[name]
+    model = seeded(lambda: Value(level))
+    graphs = [graph(nodes=5 + seed, edges=6, seed=seed) for seed in range(5)] if level == "graph" else [graph()]
+    with torch.no_grad():
+        values = torch.cat([model(one.x, one.edge_index).flatten() for one in graphs])
+    index = [n for n, value in enumerate(values.tolist()) if value > -0.2][:3]
+    data = graphs if level == "graph" else graphs[0]
+    explainer = asking(model, event, {"mode": "regression", "task_level": level})
     found = explain_many(explainer, data, index)
-    each = metrics.Evaluator(explainer, data, found).each("hard")
+    each = metrics.Evaluator(explainer, data, found).each("hard", "remove")
     for b, one in enumerate(found):
-        target = value[[one.output_id]]
-        kept = torch.zeros(data.num_edges, dtype=torch.bool)
-        kept[one.edge_id] = one.hard_edge_mask
-        with_it, without = (model(data.x, data.edge_index[:, m])[one.output_id].detach() for m in (kept, ~kept))
-        expected = [float(outcome(event).probability(v, target)) for v in (with_it, without)]
-        assert [one.p_factual, one.p_complement] == pytest.approx(expected, abs=1e-4)
-        changes = [not bool(outcome(event).holds(v, target)) for v in (with_it, without)]
-        assert [bool(each.changed_with[b]), bool(each.changed_without[b])] == changes
+        whole, row = (graphs[one.output_id], 0) if level == "graph" else (graphs[0], one.output_id)
+        kept = torch.zeros(whole.num_edges, dtype=torch.bool).index_copy(0, one.edge_id, one.hard_edge_mask)
+        with torch.no_grad():
+            both = [model(whole.x, whole.edge_index[:, some])[row, 0] for some in (kept, ~kept)]
+        was = values[one.output_id]
+        assert [one.p_factual, one.p_complement] == pytest.approx([float(probability(v, was)) for v in both], abs=1e-4)
+        changed = [bool(each.changed_with[b]), bool(each.changed_without[b])]
+        assert changed == [not bool(holds(v, was)) for v in both]
 
 
 # --- storage and words -----------------------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ def check_model(model: nn.Module) -> None:
     parameters = _own_parameters(model).values()
     names = [one.name for one in parameters if one.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)]
     takes_two = not parameters or len(names) > 1 or any(one.kind is Parameter.VAR_POSITIONAL for one in parameters)
-    if not takes_two or names[:2] == ["edge_index", "x"]:
+    if not takes_two or names[:1] in (["edge_index"], ["adj_t"]):
         raise ModelError(
             f"The model's forward must take x and edge_index, in this order (got forward({', '.join(names)})). Wrap it in a "
             "module whose forward(x, edge_index) calls it, e.g. with Data(x=x, edge_index=edge_index)."
@@ -90,6 +90,10 @@ def check_precision(name: str, value: Tensor) -> None:
         )
 
 
+USUAL_ARGUMENTS = {"batch", "edge_attr", "edge_weight", "edge_type", "node_type", "edge_label_index", "pos"}
+"""Arguments as PyG's layers name them, which are no misspelt options."""
+
+
 def check_arguments(model: nn.Module, given: Iterable[str], options: Sequence[str]) -> str | None:
     """Raise if the model's ``forward`` does not take an argument.
 
@@ -104,7 +108,7 @@ def check_arguments(model: nn.Module, given: Iterable[str], options: Sequence[st
     known = [name for name in forward_parameters(model) if name not in ("x", "edge_index")]
     forward = f"{type(model).__name__}.forward"
     for name in given:
-        if name in known:
+        if name in known or (name in USUAL_ARGUMENTS and takes_any_argument(model)):
             continue
         if not takes_any_argument(model):
             takes = ", ".join(known) or "only x and edge_index"

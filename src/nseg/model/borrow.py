@@ -157,10 +157,13 @@ def wrap_model_errors() -> Iterator[None]:
     except NsegError:
         raise
     except Exception as error:
-        raise ModelError(
-            f"The model must run on its input (got {type(error).__name__}: {error}). Check the shapes and dtypes of "
-            "x, edge_index and further arguments."
-        ) from error
+        remedy = "Check the shapes and dtypes of x, edge_index and further arguments."
+        if isinstance(error, TypeError) and "argument" in str(error):
+            remedy = (
+                "It is called as model(x, edge_index, ...) with further arguments by name: give those that are missing as "
+                "keywords, or as attributes of the data."
+            )
+        raise ModelError(f"The model must run on its input (got {type(error).__name__}: {error}). {remedy}") from error
 
 
 def unwrap_compiled(model: nn.Module) -> nn.Module:

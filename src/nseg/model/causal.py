@@ -287,7 +287,7 @@ class CausalModel:
         for name, weight in weights.items():
             if not weight.numel():
                 continue
-            found = torch.autograd.grad(p, weight, allow_unused=True, retain_graph=True)[0] if p.requires_grad else None
+            found = _gradient(p, weight) if p.requires_grad else None
             if found is None:
                 what, remedy = {
                     "edges": ("edges", "edge_mask_type=None"),
@@ -309,6 +309,18 @@ class CausalModel:
         """Whether the output changes if all edges (or features) are masked."""
         with_it, without = (self.output({name: weight}) for weight in (ones, torch.zeros_like(ones)))
         return not torch.equal(with_it, without)
+
+
+def _gradient(p: Tensor, weight: Tensor) -> Tensor | None:
+    """The gradient that the search climbs, if there is one."""
+    try:
+        found: Tensor | None = torch.autograd.grad(p, weight, allow_unused=True, retain_graph=True)[0]
+    except RuntimeError as error:  # e.g. of torch.utils.checkpoint
+        raise ModelError(
+            f"The model must give gradients (got {type(error).__name__}: {error}). Switch off what recomputes or frees "
+            "values on the way back, e.g. checkpointing, to explain it."
+        ) from error
+    return found
 
 
 def _rows(weight: Tensor, start: int, size: int) -> Tensor:

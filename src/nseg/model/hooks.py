@@ -108,6 +108,11 @@ def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome, twice: bool
     forget_attributes(model)
     with torch.no_grad(), wrap_model_errors():
         output = call_model(model, inputs, outcome)
+        if inputs.x.numel() and not inputs.x.untyped_storage().nbytes():  # reading it would end the process
+            raise ModelError(
+                "The model must leave its features as they are (got a forward that frees their memory, as PyG's GroupAddRev "
+                "does with what it is given). Pass it a copy inside forward(), x.clone(), and make it with disable=True."
+            )
         again = call_model(model, inputs, outcome) if twice else output
     check_precision("the output", output)
     broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
