@@ -18,7 +18,8 @@ from zoo import LINK_CONFIG, NODE_MODELS, Link, explainer, graph, quick, seeded
 
 import nseg
 from nseg import BudgetError, InputError, LargeGraph, ModelError, NsegWarning, StoreError, explain_many
-from nseg.graphs.large import SORTED_AT_ONCE, TooLargeError
+from nseg.graphs.large import TooLargeError
+from nseg.graphs.large_files import SORTED_AT_ONCE
 from nseg.runs.stored import attach
 
 DATA = graph(nodes=40, edges=60)
@@ -101,7 +102,7 @@ def test_a_subgraph_holds_what_can_reach_the_seeds(seed: int, hops: int, seeds: 
 
 
 def test_graphs_on_disk_and_in_memory_hold_the_same_arrays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nseg.graphs.large.SORTED_AT_ONCE", 7)  # sorted in many pieces
+    monkeypatch.setattr("nseg.graphs.large_files.SORTED_AT_ONCE", 7)  # sorted in many pieces
     disk, memory = written(tmp_path / "graph"), LargeGraph(DATA)
     assert SORTED_AT_ONCE > 7
     for name in ("ptr", "sender", "edge", "node.x", "node.y", "edge.edge_attr"):

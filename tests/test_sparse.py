@@ -11,7 +11,7 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, GraphConv, SAGEConv, g
 from torch_geometric.transforms import ToSparseTensor
 from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
 
-from nseg import NSEG, Explainer, ModelError, NsegError, explain_many, metrics
+from nseg import NSEG, Explainer, LargeGraph, ModelError, NsegError, explain_many, metrics
 from nseg.runs import attach
 
 BUILD = {"coo": to_torch_coo_tensor, "csr": to_torch_csr_tensor, "csc": to_torch_csc_tensor}
@@ -208,3 +208,16 @@ def test_what_is_impossible_is_said() -> None:
         explainer(Net())(data.x, matrix(data, "csr").double(), index=0)
     with pytest.raises(NsegError, match="or a sparse matrix"):
         explainer(Net())(data.x, "edges", index=0)
+
+
+@pytest.mark.parametrize("kind", BUILD)
+def test_a_large_graph_may_be_a_matrix(kind: str) -> None:
+    data, model = graph(), Net("graph").eval()
+    weight = torch.rand(data.num_edges, generator=torch.Generator().manual_seed(1)) + 0.5
+    sparse = Data(x=data.x, adj_t=matrix(data, kind, weight))
+    found = explain_many(explainer(model), LargeGraph(sparse), [0, 5])
+    assert {layout for layout, _ in model.seen} == {sparse.adj_t.layout}
+    for one, other in zip(found, explain_many(explainer(model), sparse, [0, 5]), strict=True):
+        assert torch.equal(one.edge_id, other.edge_id)
+        assert torch.equal(one.hard_edge_mask, other.hard_edge_mask)
+        assert one.pns == pytest.approx(other.pns, abs=1e-5)

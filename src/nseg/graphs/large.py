@@ -16,7 +16,6 @@ arrays of type n are ``node.NAME.n.npy`` and ``edge.NAME.n.npy``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
@@ -30,14 +29,15 @@ from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 
 from nseg.errors import BudgetError, InputError, StoreError
+from nseg.graphs.checks import matrix_as_edges
+from nseg.graphs.inputs import EDGE_VALUE
+from nseg.graphs.large_files import offsets, open_folder, write_csr
 from nseg.graphs.large_types import LargeTypes, arrays_of, joined_edges, typed_arrays
 from nseg.graphs.subgraph import IncomingEdges, Neighbourhood
 from nseg.storage import files, hashing
 
 NEIGHBOURS = 1000
 """Default limit of the incoming edges of one node that are followed."""
-
-SORTED_AT_ONCE = 1 << 22  # edges that are sorted in memory at once when a graph is written
 
 Array = NDArray[Any]
 
@@ -93,7 +93,7 @@ class LargeGraph:
         self._load(source if isinstance(source, Data | HeteroData) else None)
 
     def _load(self, data: Data | HeteroData | None) -> None:
-        self._note, self._arrays = _open_folder(Path(str(self.folder))) if data is None else _arrays_in_memory(data)
+        self._note, self._arrays = open_folder(Path(str(self.folder))) if data is None else _arrays_in_memory(data)
         known = self._note.get("types")
         self.types = None if known is None else LargeTypes.from_plain_data(known)
         self.num_nodes, self.num_edges = int(self._note["nodes"]), int(self._note["edges"])
@@ -150,7 +150,7 @@ class LargeGraph:
         try:
             if types is not None:
                 ends = joined_edges(edges_of, types, root / "ends.npy")
-            _write_csr(root, ends, nodes)
+            write_csr(root, ends, nodes)
             (root / "ends.npy").unlink(missing_ok=True)
             for name, value in rows.items():
                 np.save(root / f"{name}.npy", value)
@@ -168,7 +168,8 @@ class LargeGraph:
     def fingerprint(self) -> str:
         """Hash of the content, with the limit of neighbours."""
         content = self._note.get("content") or hashing.digest({k: torch.from_numpy(v) for k, v in self._arrays.items()})
-        return f"{content} {self.neighbours}" + ("" if self.types is None else f" {self.types}")
+        further = [one for one in (self.types, self._note.get("matrix")) if one is not None]
+        return " ".join(map(str, [content, self.neighbours, *further]))
 
     # --- subgraphs -------------------------------------------------------------------------------------------------------
 
@@ -186,6 +187,11 @@ class LargeGraph:
         begin, end = self.incoming.ranges(found.nodes)
         left_out = (end - begin - (self.neighbours or self.num_edges)).clamp(min=0)
         data = self._data(found.nodes, edge, torch.searchsorted(found.nodes, ends.contiguous()))
+        form = self._note.get("matrix")
+        if form is not None:  # nodes keep their order, and so do the entries of the matrix
+            size = found.nodes.numel(), found.nodes.numel()
+            data.adj_t = form.matrix(data.edge_index, data.get(EDGE_VALUE), size)
+            del data.edge_index
         return Subgraph(data, found.nodes, edge, left_out)
 
     def _reach(self, seeds: Tensor, hops: int, most: float) -> Neighbourhood:
@@ -263,8 +269,12 @@ def _arrays_in_memory(data: Data | HeteroData) -> tuple[dict[str, Any], dict[str
             raise InputError("A large graph must have at least one node (got none).")
         note = {"nodes": nodes, "edges": sum(types.edges), "types": types.as_plain_data()}
         return note, {**arrays, **_sorted_by_receiver(joined_edges(ends_of, types), nodes)}
+    data, form = matrix_as_edges(data)
     if not isinstance(data.x, Tensor) or not isinstance(data.edge_index, Tensor):
-        raise InputError("A large graph needs x and edge_index as tensors (got none). Set them on the Data object.")
+        raise InputError(
+            "A large graph needs x and edge_index as tensors, or adj_t as a sparse matrix (got none). Set them on the Data "
+            "object."
+        )
     if (
         not data.x.dim()
         or data.edge_index.dim() != 2
@@ -284,13 +294,13 @@ def _arrays_in_memory(data: Data | HeteroData) -> tuple[dict[str, Any], dict[str
         elif len(value) == len(data.x):
             arrays[f"node.{name}"] = _as_array(value)
     arrays |= _sorted_by_receiver(_check_arrays(_as_array(data.edge_index), arrays), len(data.x))
-    return {"nodes": len(data.x), "edges": edges}, arrays
+    return {"nodes": len(data.x), "edges": edges, "matrix": form}, arrays
 
 
 def _sorted_by_receiver(ends: Array, nodes: int) -> dict[str, Array]:
     """Incoming edges per node: offsets, senders, and the caller's numbers."""
     edge = np.argsort(ends[1], kind="stable")
-    ptr = _offsets(np.bincount(ends[1], minlength=nodes))
+    ptr = offsets(np.bincount(ends[1], minlength=nodes))
     return {"ptr": ptr, "sender": ends[0][edge].astype(np.int64), "edge": edge}
 
 
@@ -311,10 +321,6 @@ def _as_array(value: Any) -> Array:
     return value.detach().cpu().numpy() if isinstance(value, Tensor) else np.asanyarray(value)
 
 
-def _offsets(count: Array) -> Array:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(count, dtype=np.int64)])
-
-
 def _check_arrays(ends: Array, rows: Mapping[str, Array]) -> Array:
     """The edges, checked together with the arrays of nodes and edges."""
     x = rows["node.x"]
@@ -333,68 +339,3 @@ def _check_arrays(ends: Array, rows: Mapping[str, Array]) -> Array:
         if value.ndim == 0 or len(value) != expected or value.dtype.kind not in "biuf":
             raise InputError(f"{attribute} must hold numbers, {expected} rows (got {value.dtype} of shape {value.shape}).")
     return ends
-
-
-# --- on disk -------------------------------------------------------------------------------------------------------------
-
-
-def _write_csr(root: Path, ends: Array, nodes: int) -> None:
-    """Write the edges sorted by receiver; only a bounded number is in memory at once."""
-    edges = ends.shape[1]
-    pieces = [slice(start, start + SORTED_AT_ONCE) for start in range(0, edges, SORTED_AT_ONCE)]
-    count = sum((np.bincount(ends[1, piece], minlength=nodes) for piece in pieces), np.zeros(nodes, np.int64))
-    ptr = _offsets(count)
-    np.save(root / "ptr.npy", ptr)
-    if not edges:  # an empty file cannot be memory-mapped
-        np.save(root / "sender.npy", np.empty(0, np.int64))
-        np.save(root / "edge.npy", np.empty(0, np.int64))
-        return
-    sender, edge = (np.lib.format.open_memmap(root / f"{name}.npy", "w+", np.int64, (edges,)) for name in ("sender", "edge"))
-    following = ptr[:-1].copy()
-    for piece in pieces:
-        receiver = np.asarray(ends[1, piece])
-        order = np.argsort(receiver, kind="stable")
-        receiver = receiver[order]
-        rank = np.arange(len(receiver)) - np.searchsorted(receiver, receiver)
-        place = following[receiver] + rank
-        sender[place], edge[place] = ends[0, piece][order], order + piece.start
-        following += np.bincount(receiver, minlength=nodes)
-    sender.flush()
-    edge.flush()
-
-
-def _open_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Array]]:
-    """Sizes and memory-mapped arrays of a graph on disk."""
-    try:
-        note = json.loads((folder / "graph.json").read_text())
-        # mode c: private pages that torch may call writable, although nothing is written
-        arrays = {
-            name: np.load(folder / f"{name}.npy", "c", allow_pickle=False) for name in map(_check_name, note["arrays"])
-        }
-        nodes, edges = int(note["nodes"]), int(note["edges"])
-        good = arrays["ptr"].shape == (nodes + 1,) and int(arrays["ptr"][-1]) == edges and nodes > 0
-        good = good and all(len(arrays[name]) == edges and arrays[name].ndim == 1 for name in ("sender", "edge"))
-        good = good and all(arrays[name].dtype == np.int64 for name in ("ptr", "sender", "edge"))
-        good = good and ("types" in note or "node.x" in arrays)
-        sizes = {"node": nodes, "edge": edges}
-        types = LargeTypes.from_plain_data(note["types"]) if "types" in note else None
-        good = good and (types is None or (sum(types.nodes), sum(types.edges)) == (nodes, edges))
-        for name, value in arrays.items():
-            if "." in name:
-                good = good and len(value) == (sizes[name.partition(".")[0]] if types is None else types.length(name))
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{folder} must hold a graph (it has no {Path(str(error.filename)).name}). Write it with LargeGraph.write."
-        ) from None
-    except Exception as error:  # a damaged file can make NumPy raise almost anything
-        raise StoreError(f"{folder} must hold a graph that nseg wrote (got {type(error).__name__}: {error}).") from error
-    if not good:
-        raise StoreError(f"{folder} must hold a graph that nseg wrote (its arrays do not fit together). Write it again.")
-    return note, arrays
-
-
-def _check_name(name: Any) -> str:
-    """The name of an array, which must not lead out of the folder."""
-    if not isinstance(name, str) or "/" in name or "\\" in name or "\0" in name:
-        raise ValueError(f"{name!r} is not a valid name")
-    return name
