@@ -13,6 +13,7 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+import cloudpickle
 import psutil
 import pytest
 import torch
@@ -43,6 +44,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
 
 
 PAIRS = torch.tensor([[0, 3, 7], [2, 9, 7]])
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each new worker imports all of this, for seconds
 
 
 def square(number: int) -> int:

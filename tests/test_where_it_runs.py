@@ -405,10 +405,6 @@ def test_the_other_device_refuses_what_cuda_refuses() -> None:
 # --- another system ------------------------------------------------------------------------------------------------------
 
 
-def double(number: int) -> int:
-    return 2 * number
-
-
 def test_without_an_affinity_the_machine_says_how_many_cores_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     assert usable_cores() >= 1
     monkeypatch.delattr("os.sched_getaffinity", raising=False)  # as on macOS
@@ -442,7 +438,7 @@ def test_a_worker_that_dies_before_it_acknowledges_is_replaced(monkeypatch: pyte
 
     monkeypatch.setattr(reduction, "send_handle", fail_once)
     with Processes(1) as backend:
-        assert dict(backend.map(double, [5, 6])) == {0: 10, 1: 12}
+        assert dict(backend.map(lambda number: 2 * number, [5, 6])) == {0: 10, 1: 12}
 
 
 def test_a_system_without_shared_files_has_no_worker_processes(monkeypatch: pytest.MonkeyPatch) -> None:
