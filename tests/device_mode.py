@@ -160,8 +160,10 @@ class _Conversions(TorchFunctionMode):
         if func in (torch.tensor, torch.as_tensor) and kwargs.get("device") is not None:
             device = torch.device(kwargs.pop("device"))
             return func(*args, **kwargs).to(device)
-        if func is Tensor.__getitem__ and isinstance(args[1], list) and isinstance(args[0], Remote):
-            return func(args[0], torch.tensor(args[1], dtype=torch.long).to(DEVICE))
+        if func in (Tensor.__getitem__, Tensor.__setitem__) and isinstance(args[1], list) and isinstance(args[0], Remote):
+            return func(args[0], torch.tensor(args[1], dtype=torch.long).to(DEVICE), *args[2:])
+        if func is Tensor.data_ptr and isinstance(args[0], Remote):  # tells tensors apart, as on any device
+            return args[0].local.data_ptr()
         if func is Tensor.tolist:  # refused for subclasses
             return func(args[0].cpu())
         if func is Tensor.new_tensor and isinstance(args[0], Remote):

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 import torch
 from device_mode import Factories, move, other_device
+from hetero_zoo import hetero_graph, make_net
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.explain import GNNExplainer
@@ -44,6 +45,7 @@ from nseg.backends.base import usable_cores
 from nseg.backends.serialize import MIN_BUFFER_BYTES
 from nseg.baselines.catalogue import CATALOGUE, make
 from nseg.baselines.gradients import Saliency
+from nseg.live.edits import GraphEdits
 from nseg.metrics import Evaluator
 from nseg.storage.locks import lock_file
 
@@ -231,6 +233,48 @@ def large_graph_links(put: Put) -> Any:
     return explain_many(explain, LargeGraph(small()), [0, 2], edge_label_index=PAIRS)
 
 
+def smallest_changes(put: Put) -> Any:
+    """Edges to be removed and added, and features to be set; and the same of a whole graph."""
+    explain, data = node_explainer(put)
+    found = [
+        nseg.counterfactual(explain, data, [3, 5]),
+        nseg.counterfactual(explain, data, 3, additions=put(torch.tensor([[0, 1], [3, 3]])), features={(3, 0): 0.0}),
+    ]
+    explain = explainer(put(seeded(Molecule)), quick(**SMALL), GRAPH_CONFIG, **EDGES)
+    return [*found, nseg.counterfactual(explain, [put(graph(6, 7))])]
+
+
+def typed(put: Put) -> Any:
+    """A heterogeneous graph: explanations, metrics, the smallest change."""
+    explain = explainer(put(make_net("to_hetero")), quick(steps=1), **EDGES)
+    data = put(hetero_graph())
+    found = explain_many(explain, data, [1])
+    each = Evaluator(explain, data, found).each("hard", "remove")
+    return [found[0].flat(), each, nseg.counterfactual(explain, data, 1, most=1)]
+
+
+def missing_features(put: Put) -> Any:
+    """What stands for masked features: a mean, the features of other nodes, given values."""
+    return [
+        nodes(put, (3,), algorithm=quick(steps=1, baseline=baseline), **NODES)
+        for baseline in ("mean", "others", (0.0, 1.0, 2.0, 3.0))
+    ]
+
+
+def typical(put: Put) -> Any:
+    explain, data = node_explainer(put)
+    found = nseg.patterns(explain_many(explain, data, range(3)), data, explainer=explain, held_out=0)
+    return found.records()
+
+
+def studio_questions(put: Put) -> Any:
+    from nseg.live.plain_questions import GraphQuestions
+
+    asked = GraphQuestions(*node_explainer(put), 3)
+    edits = GraphEdits(removed=frozenset({tuple(sorted(small().edge_index[:, 0].tolist()))}), values={(2, 0): 5.0})
+    return [asked.predict(edits), asked.explain(edits).pns, asked.smallest_change(edits)[1]]
+
+
 SCENARIOS: dict[str, Callable[[Put], Any]] = {
     "nodes, measured": lambda put: measured(put, tuple(LAWS), **EDGES),
     "nodes, joint masks, measured": lambda put: measured(put, ("uniform",), **EDGES | NODES),
@@ -239,7 +283,6 @@ SCENARIOS: dict[str, Callable[[Put], Any]] = {
     "nodes, connected": lambda put: nodes(put, algorithm=quick(**SMALL, connected=True)),
     "nodes, common features": lambda put: nodes(put, **EDGES, node_mask_type="common_attributes"),
     "nodes, all defaults": lambda put: nodes(put, algorithm=NSEG(steps=3)),
-    "nodes, climbed only": lambda put: nodes(put, algorithm=quick(**FEW | {"exact": 0})),
     "nodes, edge weights": lambda put: nodes(put, algorithm=quick(**FEW), model="gcn, edge weights"),
     "nodes, messages both ways": lambda put: nodes(put, algorithm=quick(**FEW), model="both directions"),
     "nodes, attention": lambda put: nodes(put, algorithm=quick(**FEW), model="gat"),
@@ -259,6 +302,13 @@ SCENARIOS: dict[str, Callable[[Put], Any]] = {
     "method pgexplainer": learned,
     "large graph": large_graph,
     "large graph, links": large_graph_links,
+    "alternatives, edges deleted": lambda put: nodes(put, algorithm=quick(steps=1, alternatives=2, intervention="remove")),
+    "nodes deleted": lambda put: nodes(put, algorithm=NSEG(**SMALL | {"rounds": 0}, baseline="absent"), **NODES),
+    "missing features": missing_features,
+    "smallest changes": smallest_changes,
+    "heterogeneous": typed,
+    "patterns": typical,
+    "studio": studio_questions,
     **{
         f"method {name}": lambda put, name=name: nodes(put, (3,), algorithm=make(name, **RIVALS.get(name, {})))
         for name in CATALOGUE
@@ -328,6 +378,7 @@ def test_files_of_another_device_hold_what_those_of_the_cpu_hold(scenario: Calla
 NUMBERS = "made of Python numbers for the caller, who gets them on the CPU"
 ROWS = "numbers of rows, which jobs hold on the CPU until they are moved with the instances"
 MOVED = "random numbers are drawn on the CPU, so that every device gets the same ones, and moved at once"
+JOINED = "sizes of types, on the CPU until what they count is moved with the graph"
 TRUTH = "ground truth is on the CPU, and explanations are moved there"
 
 ON_THE_CPU = {
@@ -338,6 +389,13 @@ ON_THE_CPU = {
     "explain/jobs/large_graph.py:explanations": ROWS,
     "explain/jobs/many_graphs.py:_blocks": ROWS,
     "graphs/checks.py:check_index": ROWS,
+    "explain/change_search.py:_result": "read into Python numbers for the caller",
+    "graphs/baseline.py:_other_nodes": MOVED,
+    "graphs/baseline.py:rows": "numbers that the caller gave, moved at once",
+    "graphs/hetero.py:_join": JOINED,
+    "graphs/hetero.py:_join_edges": JOINED,
+    "graphs/hetero.py:_type_arguments": JOINED,
+    "live/neighbourhood.py:whole": "numbers of nodes, read into Python numbers",
     "metrics/agreement.py:perturbed_stability": MOVED,
     "metrics/agreement.py:stability": NUMBERS,
     "metrics/fidelity.py:_curve": NUMBERS,
@@ -350,6 +408,7 @@ ON_THE_CPU = {
     "model/borrow.py:flush_denormals": "a probe of the processor",
     "model/causal.py:require_dependence": "moved at once",
     "model/removal_choice.py:kept": MOVED,
+    "model/removal_choice.py:random_deletions": MOVED,
     "model/runner.py:_forward_plain": "empty, and replaced before it is read",
     "model/strategy.py:draw": MOVED,
     "model/tracing.py:require_edge_identity": MOVED,
@@ -357,8 +416,8 @@ ON_THE_CPU = {
 }
 """Functions that make tensors without a device, and why they may."""
 
-CPU_ROOMS = ("plot/", "reports/", "wording.py", "datasets/")
-"""Rooms in which all tensors are on the CPU: what people see, and datasets as they are loaded."""
+CPU_ROOMS = ("plot/", "reports/", "wording/", "datasets/", "pattern/")
+"""Rooms in which all tensors are on the CPU: what people see and count, and datasets as they are loaded."""
 
 
 def test_no_tensor_is_made_without_a_device(tmp_path: Path) -> None:

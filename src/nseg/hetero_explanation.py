@@ -260,7 +260,7 @@ def _pad(values: Sequence[Tensor | None], rows: Sequence[int]) -> tuple[Tensor, 
     """Rows of all types one below the other, with zeros where a type has fewer columns or none; and where it has some."""
     known = next(one for one in values if one is not None)
     width = max(one.size(1) for one in values if one is not None)
-    found, exists = known.new_zeros(sum(rows), width), torch.zeros(sum(rows), width, dtype=torch.bool)
+    found, exists = known.new_zeros(sum(rows), width), known.new_zeros(sum(rows), width, dtype=torch.bool)
     for one, start, number in zip(values, accumulate(rows, initial=0), rows, strict=False):
         if one is not None:
             found[start : start + number, : one.size(1)] = one.detach()

@@ -139,7 +139,8 @@ class ChangeSearch:
             ((_, instance, _),) = self.traced.standalone_graphs(self.cuts, least)
             near = self._changed_graph(instance)
             if instance.num_nodes == self.wide.num_nodes > self.cuts.at(self.traced.hops + 1).num_nodes:
-                self._note("its output on the subgraph around the target is not that on the whole graph", "whole graphs")
+                why = "its output on the subgraph around the target is not that on the whole graph"
+                self._note(why, "made of the whole graph")
         fast = None
         try:
             fast = self._deleted_edges(target)
