@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse
 import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import contains_self_loops, is_undirected
@@ -14,6 +15,7 @@ from torch_geometric.utils import contains_self_loops, is_undirected
 from nseg.datasets import NAMES, load
 from nseg.datasets.tu import ATOMS, amine_and_nitro, tu_graphs
 from nseg.errors import InputError
+from nseg.models import manifest, pretrained
 
 COUNTS = {
     "ba-shapes": (700, 2055, 4, 300, 5, 6),
@@ -207,3 +209,53 @@ def test_the_real_msrc_and_public_ba2motif_files(tmp_path) -> None:
     names = [data.node_names[n] for n in aeroplanes.bincount(minlength=24).topk(3).indices.tolist()]
     assert set(names) == {"sky", "grass", "aeroplane"}
     check_ba2motif(load("ba-2motif", public=True).graphs)
+
+
+def written_as_pyg_has_it(raw: Path) -> None:
+    """Files of a tiny DBLP in PyG's format: three authors, four papers, two terms and two conferences."""
+    raw.mkdir(parents=True)
+    kinds = np.repeat([0, 1, 2, 3], [3, 4, 2, 2])
+    joined = np.zeros((11, 11))
+    for author, paper in ((0, 0), (0, 1), (1, 2), (2, 3)):
+        joined[author, 3 + paper] = joined[3 + paper, author] = 1
+    for paper, conference in enumerate((0, 1, 0, 1)):
+        joined[3 + paper, 9 + conference] = joined[9 + conference, 3 + paper] = 1
+    joined[3, 7] = joined[7, 3] = 1
+    scipy.sparse.save_npz(raw / "adjM.npz", scipy.sparse.csr_matrix(joined))
+    for number, rows in enumerate((3, 4)):
+        scipy.sparse.save_npz(raw / f"features_{number}.npz", scipy.sparse.csr_matrix(np.eye(rows)))
+    np.save(raw / "features_2.npy", np.ones((2, 5)))
+    np.save(raw / "labels.npy", np.array([0, 3, 1]))
+    np.save(raw / "node_types.npy", kinds)
+    np.savez(raw / "train_val_test_idx.npz", train_idx=[0], val_idx=[1], test_idx=[2])
+
+
+def test_pygs_own_dblp_is_loaded_from_where_pyg_has_downloaded_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written_as_pyg_has_it(tmp_path / "DBLP" / "raw")
+    found = load("dblp", public=True, root=tmp_path)
+    assert (found.name, found.level, found.num_classes, found.instances.tolist()) == ("dblp", "node", 4, [2])
+    assert set(found.graphs[0].node_types) == {"author", "paper", "term", "conference"}
+    assert found.graphs[0]["author"].y.tolist() == [0, 3, 1]
+
+    def no_network(*_: object) -> None:
+        raise OSError("no route")
+
+    monkeypatch.setattr("torch_geometric.datasets.dblp.download_url", no_network)
+    with pytest.raises(InputError, match="PyG's DBLP must be downloaded once"):
+        load("dblp", public=True, root=tmp_path / "other")
+
+
+@needs_files
+def test_the_real_dblp_and_its_networks() -> None:
+    found = load("dblp")
+    (data,) = found.graphs
+    assert [data[kind].num_nodes for kind in ("author", "paper", "conference")] == [2957, 4328, 20]
+    assert (data["author", "wrote", "paper"].num_edges, data["paper", "presented_at", "conference"].num_edges) == (
+        5580,
+        4328,
+    )
+    for name in ("hgt", "sage"):
+        with torch.no_grad():
+            output = pretrained("dblp", name)(data.x_dict, data.edge_index_dict)
+        right = (output.argmax(-1) == data["author"].y)[found.instances].float().mean()
+        assert float(right) == pytest.approx(manifest()[f"dblp/{name}"]["accuracy"]["test"], abs=1e-3)

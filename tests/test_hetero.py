@@ -17,7 +17,7 @@ from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import HeteroExplanation as PyGHeteroExplanation
 from torch_geometric.nn import GCNConv, HeteroConv, MessagePassing, RGCNConv, SAGEConv, global_mean_pool
 
-from nseg import NSEG, Explainer, NsegError, NsegWarning, explain_many
+from nseg import NSEG, Explainer, NsegError, NsegWarning, certify, explain_many
 from nseg.baselines import make
 from nseg.explain.jobs import BUDGET, make_job
 from nseg.metrics import Evaluator
@@ -430,6 +430,43 @@ def test_metrics_agree_with_the_numbers_on_explanations(name: str) -> None:
     each = Evaluator(explainer, data, many).each("hard")
     assert each.p_factual.tolist() == pytest.approx([one.p_factual for one in many], abs=1e-5)
     assert each.p_complement.tolist() == pytest.approx([one.p_complement for one in many], abs=1e-5)
+
+
+def test_connected_explanations_hold_the_explained_node_and_are_certified() -> None:
+    data, explainer = hetero_graph(), explainer_of(make_net("mixed"), settings={"connected": True})
+    many = explain_many(explainer, data, [2, 4])
+    assert [one.pns for one in certify(explainer, data, many)] == pytest.approx([one.pns for one in many], abs=1e-5)
+    assert any(sum(int(one[kind].hard_edge_mask.sum()) for kind in data.edge_types) > 1 for one in many)
+    for one in many:
+        kept = {(kind[0], u, kind[2], v) for kind in data.edge_types for u, v in kept_pairs(one[kind])}
+        reached = {("paper", int(one.index))}
+        for _ in kept:
+            reached |= {end for a, u, b, v in kept if {(a, u), (b, v)} & reached for end in ((a, u), (b, v))}
+        assert {(a, u) for a, u, _, _ in kept} | {(b, v) for _, _, b, v in kept} <= reached
+
+
+def kept_pairs(store: Any) -> list[list[int]]:
+    return store.edge_index[:, store.hard_edge_mask].T.tolist()
+
+
+@pytest.mark.parametrize("name", ["mixed", "hgt", "han"])
+def test_a_type_without_edges_may_be_empty_or_missing(name: str) -> None:
+    empty, model = hetero_graph(), make_net(name)
+    empty[CITES].edge_index = empty[CITES].edge_index[:, :0]
+    missing = empty.clone()
+    del missing[CITES]  # which is another thing for some models: their layer of that type is left out
+    for data in (empty, missing):
+        (one,) = explain_many(explainer_of(model), data, [2])
+        assert set(one.edge_types) == set(data.edge_types)
+        for keep, p in ((True, one.p_factual), (False, one.p_complement)):
+            edges = {}
+            for kind in data.edge_types:
+                mask = torch.zeros(data[kind].num_edges, dtype=torch.bool)
+                mask[one[kind].edge_id] = one[kind].hard_edge_mask
+                edges[kind] = data[kind].edge_index[:, mask == keep]
+            with torch.no_grad():
+                output = model(data.x_dict, edges)[2].softmax(-1)
+            assert float(output[one.target[one.index]]) == pytest.approx(p, abs=1e-5)
 
 
 @pytest.mark.parametrize("method", ["saliency", "occlusion", "pagerank", "random"])

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from nseg.datasets.base import Benchmark
-from nseg.datasets.dblp import dblp
+from nseg.datasets.dblp import dblp, dblp_public
 from nseg.datasets.esol import esol
 from nseg.datasets.names import check_name
 from nseg.datasets.synthetic import ba_2motif, ba_2motif_public, ba_shapes, tree_cycles, tree_grid
@@ -36,7 +36,7 @@ def load(name: str, seed: int = 0, public: bool = False, root: Path | None = Non
             dblp, a heterogeneous graph.
         seed: seed of generated datasets; the same seed gives the same graphs. Ignored by the others.
         public: for ba-2motif, load the published graphs (``BA-2motifs.npz`` in the folder NSEG_DATA) instead of generating
-            graphs.
+            graphs; for dblp, PyG's own graph, which it downloads.
         root: cache folder for downloaded files; NSEG_CACHE or ~/.cache/nseg by default.
     """
     check_name(name)
@@ -46,11 +46,13 @@ def load(name: str, seed: int = 0, public: bool = False, root: Path | None = Non
 @cache
 def _load(name: str, seed: int, public: bool, root: Path | None) -> Benchmark:
     """The dataset that all copies are made of, read or generated once per process."""
+    if public and name == "dblp":
+        return dblp_public(root)
     if public:
         folder = data_folder()
         if name != "ba-2motif" or folder is None or not (folder / "BA-2motifs.npz").exists():
             raise InputError(
-                "public=True needs the dataset ba-2motif and the file BA-2motifs.npz in the folder NSEG_DATA "
+                "public=True needs the dataset dblp, or ba-2motif and the file BA-2motifs.npz in the folder NSEG_DATA "
                 f"(got {name!r}, NSEG_DATA={folder}). Leave public out to generate the graphs."
             )
         return ba_2motif_public(str(folder / "BA-2motifs.npz"))

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import HeteroData
+from torch_geometric.datasets import DBLP
 
 from nseg.datasets.base import Benchmark
-from nseg.datasets.tu import data_folder
+from nseg.datasets.tu import cache_folder, data_folder
 from nseg.errors import InputError
 
 FILE = "DBLP.npz"
@@ -25,16 +26,36 @@ def dblp(root: Path | None = None) -> Benchmark:
     Edges are ``("author", "wrote", "paper")`` and ``("paper", "presented_at", "conference")``, and the reverse of both.
 
     Args:
-        root: not used: the graph is not downloaded.
+        root: not used: this graph is not downloaded.
     """
     folder = data_folder()
     if folder is None or not (folder / FILE).is_file():
         raise InputError(
-            f"dblp must be provided as the file {FILE} in the folder NSEG_DATA (got NSEG_DATA={folder}). Put it there. "
-            "explain_many also takes the graph of torch_geometric.datasets.DBLP, but the networks that ship need this file."
+            f"dblp must be provided as the file {FILE} in the folder NSEG_DATA (got NSEG_DATA={folder}). Put it there, or "
+            "load PyG's own graph with public=True; the networks that ship need the file."
         )
     with np.load(folder / FILE) as arrays:
-        data = read_graph({name: torch.from_numpy(arrays[name]) for name in arrays})
+        return _benchmark(read_graph({name: torch.from_numpy(arrays[name]) for name in arrays}))
+
+
+def dblp_public(root: Path | None = None) -> Benchmark:
+    """PyG's own DBLP graph, larger and with terms; the networks that ship are not made for it.
+
+    Args:
+        root: cache folder; :func:`nseg.datasets.tu.cache_folder` by default.
+    """
+    root = root or cache_folder()
+    try:
+        (data,) = DBLP(str(root / "DBLP"))
+    except OSError as error:
+        raise InputError(
+            f"PyG's DBLP must be downloaded once (got no network and no files in {root / 'DBLP'}). Put its files there, "
+            f"into raw/, or load the smaller graph from {FILE}: leave public out."
+        ) from error
+    return _benchmark(data)
+
+
+def _benchmark(data: HeteroData) -> Benchmark:
     test = data["author"].test_mask.nonzero().flatten()
     return Benchmark("dblp", "node", [data], AREAS, test, class_names=tuple(f"area {n}" for n in range(AREAS)))
 
