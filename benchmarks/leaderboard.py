@@ -1,0 +1,126 @@
+"""The page of the race, ``docs/results/leaderboard.md``, from the rows of ``race.csv``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+FORMS = ("as published", "hardened", "equal size")
+JUDGED = ("remove", "mask")
+"""What explanations are searched and judged under."""
+
+TITLES = {"remove": "Judged by deletion", "mask": "Judged under masks"}
+MEANS = ("pns", "fid_plus", "fid_minus", "charact")
+
+HOW = """\
+# Leaderboard
+
+Made by `python benchmarks/race.py` from `benchmarks/results/race.csv`, which has every number for each network; do not edit.
+
+Each method runs up to three times on the same predictions: *as published*, with its paper's settings and its own cut;
+*hardened*, its ranking followed by the search that makes NSEG's hard explanations, with NSEG's default settings, under the
+intervention that the table is about; and at *equal size*, the top of that ranking, as many edges as NSEG keeps of the same
+instance. NSEG as published is the paper's, hardened it is the default of this package. Cells are mean PNS, then the mean
+number of kept edges (both directions of an edge are two). Means are over the networks of the row; rows that lack a network
+come last. PNS, Fid+, charact: higher is better. Fid-, size and milliseconds: lower is better. Read charact beside sparsity:
+keeping everything has a high one. *Robust* is charact of robust fidelity, under masks. Milliseconds are of processor time per
+instance, on one thread, with training; of *equal size*, what the ranking takes.
+"""
+
+OWN = '''\
+## Add your own method
+
+Write a class with one method, `solve`, that scores elements. Hard explanations, both directions of an edge, batches, numbers
+and checks are shared by all methods. In `my_method.py`:
+
+```python
+import torch
+
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.search.harden import SearchResult
+from nseg.search.parts import EDGES, Masks
+from nseg.search.settings import BaseSettings
+
+
+class MyMethod(BatchedAlgorithm):
+    """Scores an edge by the degree of its receiver."""
+
+    Settings = BaseSettings
+
+    def solve(self, causal, parts, tick):
+        """Scores between 0 and 1, one per element."""
+        graph = causal.instances  # x, edge_index, edge_owner (the instance of each edge), ...
+        degree = torch.bincount(graph.edge_index[1], minlength=graph.num_nodes).to(causal.dtype)
+        score = degree[graph.edge_index[1]] / degree.max().clamp_min(1)
+        element = parts.edges.element  # the element of each edge: itself, or both directions as one
+        mean = score.new_zeros(parts.edges.shape).scatter_reduce(0, element, score, "mean", include_self=False)
+        tick()
+        return SearchResult(Masks({EDGES: mean}))
+```
+
+`causal.log_odds(parts.to_weights(masks))` asks the model about masks, with gradients. A method that must be trained has
+`fit(explainer, data, index, progress=False)`; one with settings for each dataset has `paper(dataset, **changes)`. To race an
+explainer of PyG, subclass `nseg.baselines.pyg.PyGMethod` and return it from `algorithm`. Then:
+
+```sh
+python benchmarks/race.py --methods nseg --method my_method.py:MyMethod
+```
+
+`module:Class` works for installed packages. Rows are kept, so a run that was stopped goes on where it was, and other methods
+are not run again at the same commit.
+'''
+
+Row = Mapping[str, Any]
+
+
+def write_leaderboard(page: Path, rows: Sequence[Row]) -> None:
+    """Write the page."""
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text("\n".join([HOW, *(_section(judged, rows) for judged in JUDGED), _left_out(rows), OWN]), encoding="utf-8")
+
+
+def _section(judged: str, rows: Sequence[Row]) -> str:
+    """The table of one intervention: a line per method and form, best mean PNS first."""
+    scored = [row for row in rows if _is_scored(row) and (row["searched"] == judged or row["form"] == FORMS[0])]
+    networks = list(dict.fromkeys((row["dataset"], row["network"]) for row in scored))
+    lines: dict[tuple[str, str], dict[tuple[str, str], Row]] = {}
+    for row in scored:
+        lines.setdefault((row["method"], row["form"]), {})[row["dataset"], row["network"]] = row
+    order = sorted(lines, key=lambda one: (-len(lines[one]), -_mean(f"{judged}_pns", lines[one].values())))
+    head = [*("method", "form", "PNS", "Fid+", "Fid-", "charact", "sparsity", "size", "robust", "ms")]
+    head += [f"{dataset} {network.upper()}" for dataset, network in networks]
+    body = [head, ["---", "---"] + ["--:"] * (len(head) - 2)]
+    names = [f"{judged}_{name}" for name in MEANS] + ["sparsity", "size", "robust_charact", "cpu_ms"]
+    for line in order:
+        found = lines[line]
+        means = [f"{_mean(name, found.values()):.{1 if name in ('size', 'cpu_ms') else 3}f}" for name in names]
+        cells = [_cell(judged, found[one]) if one in found else "" for one in networks]
+        body.append([*line, *means, *cells])
+    counts = sorted({f"{row['dataset']} {row['instances']}" for row in scored})
+    made = ", ".join(sorted({str(row["commit"]) for row in scored}))
+    table = [f"| {' | '.join(one)} |" for one in body]
+    return "\n".join([f"## {TITLES[judged]}", "", *table, "", f"Instances: {', '.join(counts)}. Commit {made}.", ""])
+
+
+def _is_scored(row: Row) -> bool:
+    return bool(row.get("size", "") != "")
+
+
+def _cell(judged: str, row: Row) -> str:
+    return f"{float(row[f'{judged}_pns']):.3f} ({float(row['size']):.1f})"
+
+
+def _mean(name: str, rows: Iterable[Row]) -> float:
+    return fmean(float(row[name]) for row in rows)
+
+
+def _left_out(rows: Sequence[Row]) -> str:
+    """Methods that cannot explain a network, and why."""
+    notes: dict[str, list[str]] = {}
+    for row in rows:
+        if row.get("note", ""):
+            notes.setdefault(f"{row['method']}: {row['note']}", []).append(f"{row['dataset']} {row['network'].upper()}")
+    lines = [f"- {note} ({', '.join(where)})" for note, where in notes.items()]
+    return "\n".join(["## Not in the tables", "", *(lines or ["Nothing."]), ""])

@@ -1,0 +1,331 @@
+"""The race: every method as published, with NSEG's own hardening, and cut to NSEG's size; one row for each.
+
+    NSEG_DATA=... python benchmarks/race.py
+    NSEG_DATA=... python benchmarks/race.py --methods nseg --method my_method.py:MyMethod --datasets tree-cycles
+
+Rows are written to ``benchmarks/results/race.csv`` one by one, and ``docs/results/leaderboard.md`` is made from that file. A
+second run makes only what is missing, or was made at another commit, from other instances or with another seed.
+
+- *as published*: the paper's settings for the method and dataset if there are any, and the method's own cut.
+- *hardened*: the method's ranking, then the search that makes NSEG's hard explanations (the best prefix, moves, restarts,
+  all subsets of small instances) with NSEG's default settings, once under masks and once under deletion.
+- *equal size*: the top of the same ranking, as many elements as NSEG keeps of the same instance under that intervention.
+
+NSEG as published is the paper's; hardened, it is the default of this package, which sets the size and has no third form.
+Every explanation is judged both under masks and under deletion. Time is processor time on one thread, of training too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import importlib
+import importlib.util
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from csv_table import write_table
+from leaderboard import FORMS, JUDGED, write_leaderboard
+from torch import Tensor, nn
+from torch_geometric.data import Data
+
+from nseg import NSEG, Explainer, NsegError, NsegWarning, Settings, datasets, explain_many, models
+from nseg.baselines import CATALOGUE, find
+from nseg.datasets.names import NAMES
+from nseg.errors import InputError, MissingError, UnsupportedError
+from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.explanation import Explanation
+from nseg.metrics import Evaluator
+from nseg.wording import is_undirected
+
+ROOT = Path(__file__).parents[1]
+PUBLISHED, HARDENED, EQUAL = FORMS
+EFFORT = {name: getattr(Settings(), name) for name in ("extract", "rounds", "kicks", "exact", "tolerance", "undirected")}
+"""How NSEG makes its hard explanations; the same for all."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Task:
+    """A network and the predictions to explain.
+
+    Args:
+        dataset, network: their names.
+        model: the network.
+        data: the graph, or the graphs.
+        config: the ``model_config`` of PyG's ``Explainer``.
+        index: numbers of the nodes or graphs to explain.
+    """
+
+    dataset: str
+    network: str
+    model: nn.Module
+    data: Data | list[Data]
+    config: dict[str, str]
+    index: list[int]
+
+    @classmethod
+    def load(cls, dataset: str, network: str, every: int) -> Task:
+        """A dataset of the paper with every n-th instance, and its shipped network."""
+        bench = datasets.load(dataset)
+        data = bench.graphs[0] if bench.level == "node" else bench.graphs
+        index = bench.instances[::every].tolist()
+        return cls(dataset, network, models.pretrained(dataset, network), data, bench.model_config, index)
+
+    def explainer(self, algorithm: BatchedAlgorithm) -> Explainer:
+        return Explainer(self.model, algorithm, explanation_type="model", edge_mask_type="object", model_config=self.config)
+
+
+# --- methods -----------------------------------------------------------------------------------------------------------
+
+
+def own_method(spec: str) -> tuple[str, type[BatchedAlgorithm]]:
+    """The name and class of ``path.py:Class`` or ``module:Class``; code is imported, nothing is unpickled."""
+    where, _, name = spec.rpartition(":")
+    if not where or not name:
+        raise InputError(f"--method must be path.py:Class or module:Class (got {spec!r}).")
+    if where.endswith(".py"):
+        found = importlib.util.spec_from_file_location(Path(where).stem, where)
+        if found is None or found.loader is None or not Path(where).is_file():
+            raise InputError(f"--method must name a file that exists (got {where!r}). Check the path.")
+        module = importlib.util.module_from_spec(found)
+        sys.modules[module.__name__] = module  # dataclasses look their module up
+        found.loader.exec_module(module)
+    else:
+        module = importlib.import_module(where)
+    method = getattr(module, name, None)
+    if not (isinstance(method, type) and issubclass(method, BatchedAlgorithm)):
+        raise InputError(
+            f"--method must name a subclass of BatchedAlgorithm (got {spec!r}). See docs/results/leaderboard.md."
+        )
+    return name, method
+
+
+def as_published(method: type[BatchedAlgorithm], dataset: str, **settings: Any) -> BatchedAlgorithm:
+    """A method with the paper's settings for a dataset, if it has any."""
+    paper: Callable[..., BatchedAlgorithm] | None = getattr(method, "paper", None)
+    return method(**settings) if paper is None else paper(dataset, **settings)
+
+
+def settings_of(algorithm: BatchedAlgorithm) -> str:
+    """The settings that differ from the method's defaults, as text."""
+    usual = {one.name: one.default for one in fields(algorithm.settings)}
+    given = {name: getattr(algorithm.settings, name) for name in usual if name not in ("seed", "intervention")}
+    return ", ".join(f"{name}={value}" for name, value in given.items() if value != usual[name]) or "defaults"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a method answered.
+
+    Args:
+        explainer: who answered.
+        found: the explanations.
+        seconds: processor seconds.
+        ranking: of these, training and scoring, without what makes a hard explanation of the scores.
+    """
+
+    explainer: Explainer
+    found: list[Explanation]
+    seconds: float
+    ranking: float
+
+    @classmethod
+    def of(cls, task: Task, algorithm: BatchedAlgorithm) -> Run:
+        """Train the method if it has to be, and explain all instances."""
+        explainer, scoring, solve = task.explainer(algorithm), 0.0, algorithm.solve
+
+        def timed(*given: Any) -> Any:
+            nonlocal scoring
+            began = time.process_time()
+            result = solve(*given)
+            scoring += time.process_time() - began
+            return result
+
+        algorithm.__dict__["solve"] = timed
+        began = time.process_time()
+        if hasattr(algorithm, "fit"):
+            algorithm.fit(explainer, task.data, task.index, progress=False)
+        training = time.process_time() - began
+        found = explain_many(explainer, task.data, task.index, progress=False)
+        return cls(explainer, found, time.process_time() - began, training + scoring)
+
+
+def cut_like(found: list[Explanation], references: Sequence[Explanation]) -> list[Explanation]:
+    """Copies that keep as many elements, the highest by soft mask, as the references do."""
+    cut = []
+    for one, reference in zip(found, references, strict=True):
+        if not torch.equal(one.edge_id, reference.edge_id):
+            raise InputError("Explanations of one size must be of the same instances (got others).")
+        other = copy(one)
+        other.hard_edge_mask = top(one, elements_of(reference), reference.hard_edge_mask)
+        cut.append(other)
+    return cut
+
+
+def elements_of(one: Explanation) -> Tensor:
+    """The number of each edge's element, [E]: both directions of an edge are one where they were for NSEG."""
+    ends = one.edge_index.sort(0).values if is_undirected(one) else one.edge_index
+    element: Tensor = torch.unique(ends[0] * int(one.num_nodes) + ends[1], return_inverse=True)[1]
+    return element
+
+
+def top(one: Explanation, element: Tensor, kept: Tensor) -> Tensor:
+    """The highest elements within reach by mean soft mask, as many as are kept elsewhere, [E]; the first of equal ones."""
+    count = int(element.max()) + 1 if element.numel() else 0
+    score = one.edge_mask.new_zeros(count).scatter_reduce(0, element, one.edge_mask, "mean", include_self=False)
+    reached = torch.zeros(count, dtype=torch.bool)
+    reached[element[one.reached]] = True
+    order = torch.where(reached, score, -torch.inf).argsort(descending=True, stable=True)
+    chosen = torch.zeros(count, dtype=torch.bool)
+    chosen[order[: len(set(element[kept].tolist()))]] = True
+    return chosen[element]
+
+
+# --- rows --------------------------------------------------------------------------------------------------------------
+
+
+def judge(task: Task, explainer: Explainer, found: list[Explanation]) -> Row:
+    """Scores of the hard explanations under both interventions."""
+    evaluator, row = Evaluator(explainer, task.data, found), Row()
+    row["size"] = round(sum(float(one.hard_edge_mask.sum()) for one in found) / len(found), 3)
+    for intervention in JUDGED:
+        value = evaluator.fidelity("hard", intervention)
+        row["sparsity"] = round(value.sparsity, 4)
+        for name in ("pns", "fid_plus", "fid_minus", "charact"):
+            row[f"{intervention}_{name}"] = round(getattr(value, name), 4)
+    robust = evaluator.robust_fidelity()
+    return row | {f"robust_{name}": round(robust[name], 4) for name in ("fid_plus", "fid_minus", "charact")}
+
+
+class Race:
+    """Runs methods on tasks and writes each row when it is done.
+
+    Args:
+        out: the CSV file; rows that it holds and that are still true are not made again.
+        every, seed: as recorded in each row.
+    """
+
+    def __init__(self, out: Path, every: int, seed: int) -> None:
+        self.out, self.every, self.seed, self.commit = out, every, seed, current_commit()
+        self.rows: dict[tuple[str, ...], Row] = {}
+        if out.exists():
+            with out.open(newline="", encoding="utf-8") as file:
+                self.rows = {self._key(row): dict(row) for row in csv.DictReader(file)}
+        self._sizes: dict[tuple[str, str, str], Run] = {}
+
+    @staticmethod
+    def _key(row: Row) -> tuple[str, ...]:
+        return tuple(str(row[name]) for name in ("dataset", "network", "method", "form", "searched", "seed"))
+
+    def _head(self, task: Task, method: str, form: str, searched: str) -> Row:
+        names = {"dataset": task.dataset, "network": task.network, "method": method, "form": form, "searched": searched}
+        return names | {"seed": self.seed, "every": self.every, "instances": len(task.index), "commit": self.commit}
+
+    def _is_done(self, head: Row) -> bool:
+        row = self.rows.get(self._key(head), {})
+        return all(str(row.get(name)) == str(head[name]) for name in ("every", "instances", "commit"))
+
+    def _put(self, head: Row, more: Row) -> None:
+        row = {name: value for name, value in head.items() if name != "commit"} | more | {"commit": self.commit}
+        self.rows[self._key(head)] = row
+        self.out.parent.mkdir(parents=True, exist_ok=True)
+        write_table(self.out, self.rows.values())
+        print(*(row.get(name, "-") for name in PRINTED), row.get("note", ""), flush=True)
+
+    def run(self, task: Task, name: str, method: type[BatchedAlgorithm]) -> None:
+        """All forms of a method on a task."""
+        head = self._head(task, name, PUBLISHED, "mask")
+        if self._is_done(head) and self.rows[self._key(head)].get("note"):
+            return
+        try:
+            if not self._is_done(head):
+                run = Run.of(task, as_published(method, task.dataset, seed=self.seed))
+                self._put(head, self._measured(task, run, run.found, run.seconds))
+            for searched in JUDGED:
+                self._hardened(task, name, method, searched)
+        except (UnsupportedError, MissingError) as error:
+            self._put(head, {"note": str(error)})
+
+    def _hardened(self, task: Task, name: str, method: type[BatchedAlgorithm], searched: str) -> None:
+        heads = [self._head(task, name, form, searched) for form in (HARDENED, EQUAL) if name != "nseg" or form == HARDENED]
+        if all(map(self._is_done, heads)):
+            return
+        if name == "nseg":
+            run = self._size(task, searched)
+        else:
+            run = Run.of(task, method(**EFFORT, intervention=searched, seed=self.seed))
+        self._put(heads[0], self._measured(task, run, run.found, run.seconds))
+        if len(heads) > 1:
+            cut = cut_like(run.found, self._size(task, searched).found)
+            self._put(heads[1], self._measured(task, run, cut, run.ranking))
+
+    def _size(self, task: Task, searched: str) -> Run:
+        """The explanations of NSEG, whose size others are cut to."""
+        key = task.dataset, task.network, searched
+        if key not in self._sizes:
+            self._sizes = {key: Run.of(task, NSEG(intervention=searched, seed=self.seed))} | {
+                other: run for other, run in self._sizes.items() if other[:2] == key[:2]
+            }
+        return self._sizes[key]
+
+    def _measured(self, task: Task, run: Run, found: list[Explanation], seconds: float) -> Row:
+        milliseconds = round(1000 * seconds / len(found), 3)
+        return {
+            "settings": settings_of(run.explainer.algorithm),
+            **judge(task, run.explainer, found),
+            "cpu_ms": milliseconds,
+        }
+
+
+PRINTED = ("dataset", "network", "method", "form", "searched", "remove_pns", "mask_pns", "size", "cpu_ms")
+
+
+def current_commit() -> str:
+    """The commit of the code, with a plus if code differs from it; empty outside a repository."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", "src", "benchmarks/*.py")
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--datasets", nargs="+", default=list(NAMES), choices=NAMES)
+    parser.add_argument("--networks", nargs="+", default=["gcn", "gin"], choices=["gcn", "gin"])
+    parser.add_argument("--methods", nargs="+", default=list(CATALOGUE), choices=list(CATALOGUE))
+    parser.add_argument("--method", action="append", default=[], help="a method of your own: path.py:Class or module:Class")
+    parser.add_argument("--every", type=int, default=1, help="explain every n-th instance")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "race.csv")
+    parser.add_argument("--page", type=Path, default=ROOT / "docs" / "results" / "leaderboard.md")
+    asked = parser.parse_args(words)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", NsegWarning)
+    methods = {name: find(name) for name in asked.methods} | dict(map(own_method, asked.method))
+    race = Race(asked.out, asked.every, asked.seed)
+    for dataset in asked.datasets:
+        for network in asked.networks:
+            task = Task.load(dataset, network, asked.every)
+            explain_many(task.explainer(NSEG(rounds=1)), task.data, task.index[:1], progress=False)  # warm up
+            for name, method in methods.items():
+                race.run(task, name, method)
+    write_leaderboard(asked.page, list(race.rows.values()))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except NsegError as error:
+        sys.exit(str(error))
