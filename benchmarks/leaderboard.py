@@ -22,11 +22,12 @@ Made by `python benchmarks/race.py` from `benchmarks/results/race.csv`, which ha
 Each method runs up to three times on the same predictions: *as published*, with its paper's settings and its own cut;
 *hardened*, its ranking followed by the search that makes NSEG's hard explanations, with NSEG's default settings, under the
 intervention that the table is about; and at *equal size*, the top of that ranking, as many edges as NSEG keeps of the same
-instance. NSEG as published is the paper's, hardened it is the default of this package. Cells are mean PNS, then the mean
-number of kept edges (both directions of an edge are two). Means are over the networks of the row; rows that lack a network
-come last. PNS, Fid+, charact: higher is better. Fid-, size and milliseconds: lower is better. Read charact beside sparsity:
-keeping everything has a high one. *Robust* is charact of robust fidelity, under masks. Milliseconds are of processor time per
-instance, on one thread, with training; of *equal size*, what the ranking takes.
+instance. Methods that publish a ranking without a cut are cut at the prefix with the best PNS under masks. NSEG as published
+is the paper's, hardened it is the default of this package. Cells are mean PNS, then the mean number of kept edges (both
+directions of an edge are two). Means are over the networks of the row; rows that lack a network come last. PNS, Fid+,
+charact: higher is better. Fid-, size and milliseconds: lower is better. Read charact beside sparsity: keeping everything has
+a high one. *Robust* is charact of robust fidelity, under masks. Milliseconds are of processor time per instance, on one
+thread, with training; of *equal size*, what the ranking takes.
 """
 
 OWN = '''\
