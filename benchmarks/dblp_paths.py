@@ -30,6 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "undirected=True": {"undirected": True},
     "intervention='mask'": {"intervention": "mask"},
     "alternatives=3": {"alternatives": 3},
+    "connected=True": {"connected": True},
 }
 
 
