@@ -132,6 +132,10 @@ def test_the_smallest_change_changes_the_class() -> None:
         asked.smallest_change(GraphEdits(), target=5)
     back, words = asked.smallest_change(edits, target=0)  # what was removed can be put back
     assert (back, words.split(" and ")[0]) == (GraphEdits(), f"Put back the edge {' - '.join(map(str, *edits.removed))}")
+    path = Data(x=torch.ones(4, 2), edge_index=torch.tensor([[0, 1, 1, 2, 2, 3], [1, 0, 2, 1, 3, 2]]))
+    shorter = GraphQuestions(asked.explainer, path, 0)
+    longer, words = shorter.smallest_change(GraphEdits(), target=0, new=[(0, 3)])
+    assert (longer, words[:18]) == (GraphEdits(added=frozenset({(0, 3)})), "Add the edge 0 - 3")
     everything = GraphEdits(removed=frozenset(undirected_pairs(data)))
     with pytest.raises(ModelError, match="there must be an edge"):
         asked.predict(everything)
@@ -486,7 +490,10 @@ def test_a_molecule_has_bonds_that_go_and_come_back() -> None:
     pytest.importorskip("rdkit")
     edges = torch.tensor([[0, 1, 1, 2, 1, 3, 0, 3], [1, 0, 2, 1, 3, 1, 3, 0]])
     graph = Data(x=torch.ones(4, 2), edge_index=edges, smiles="C1C(=O)C1")
-    studio = make_studio(explainer(Failing(), quick(steps=5), GRAPH_CONFIG, edge_mask_type="object"), [graph]).start()
+    star = torch.tensor([[0, 0, 0, 0], [1, 2, 3, 4]])
+    methane = Data(x=torch.ones(5, 2), edge_index=torch.cat([star, star.flip(0)], 1), smiles="C")
+    case = explainer(Failing(), quick(steps=5), GRAPH_CONFIG, edge_mask_type="object"), [graph, methane]
+    studio = make_studio(*case).start()
     wait_for(studio)
     with opened(studio.address, LARGE) as (page,):
         double = page.get_by_role("checkbox", name="bond C1 - O2", exact=True)
@@ -501,6 +508,11 @@ def test_a_molecule_has_bonds_that_go_and_come_back() -> None:
         page.locator("#message", has_not_text="Put back").wait_for(state="attached")  # it was about another step
         page.get_by_text("Steps (2)").click()
         assert "bond C1 - O2 on" in page.locator(".session-steps").inner_text()
+        assert page.locator("#hydrogens").is_hidden()
+        page.get_by_role("button", name="Next").click()
+        page.get_by_role("checkbox", name="atom H4", exact=True).click()
+        page.locator("#hydrogens").uncheck()
+        assert page.locator("svg g[aria-label^='atom']").count() == 2  # those to which nothing was done are left out
     studio.stop()
 
 

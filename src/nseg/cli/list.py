@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
 from nseg.baselines.catalogue import CATALOGUE as METHODS
 from nseg.cli.console import console, say
-from nseg.datasets.names import NAMES as DATASETS
-from nseg.datasets.names import REGRESSIONS
+from nseg.datasets.names import ALL as DATASETS
 from nseg.errors import InputError
 from nseg.explain.presets import PAPER
 from nseg.metrics.catalogue import CATALOGUE as METRICS
-from nseg.models.catalogue import ARCHITECTURES, manifest
+from nseg.models.catalogue import ARCHITECTURES, HETERO_ARCHITECTURES, manifest
 from nseg.search.settings import Settings
 from nseg.study import plan
 
@@ -44,16 +43,18 @@ def list_(
 
 def datasets_table() -> Table:
     """Return the datasets with the accuracy of the pre-trained models; of regressions, the root mean square error."""
-    heads = (f"{architecture.upper()} test accuracy" for architecture in ARCHITECTURES)
-    table = Table("dataset", "explains", *heads, title="Datasets and pre-trained models")
+    table = Table("dataset", "explains", "networks and their test accuracy", title="Datasets and pre-trained models")
     entries = manifest()
     for name in DATASETS:
-        accuracy = (f"{entries[f'{name}/{one}']['accuracy']['test']:.3f}" for one in ARCHITECTURES)
-        table.add_row(name, EXPLAINED[entries[f"{name}/gcn"]["level"]], *accuracy)
-    for name in REGRESSIONS:
-        error = (f"error {entries[f'{name}/{one}']['rmse']['test']:.3f}" for one in ARCHITECTURES)
-        table.add_row(name, EXPLAINED[entries[f"{name}/gcn"]["level"]], *error)
+        known = [one for one in (*ARCHITECTURES, *HETERO_ARCHITECTURES) if f"{name}/{one}" in entries]
+        level = EXPLAINED[entries[f"{name}/{known[0]}"]["level"]]
+        table.add_row(name, level, ", ".join(f"{one} {_score(entries[f'{name}/{one}'])}" for one in known))
     return table
+
+
+def _score(entry: dict[str, Any]) -> str:
+    error = entry.get("rmse")
+    return f"{entry['accuracy']['test']:.3f}" if error is None else f"error {error['test']:.3f}"
 
 
 def studies_table() -> Table:
