@@ -28,6 +28,7 @@ function route(focus: boolean): void {
   open = one?.id ?? null;
   list.mark(open);
   document.body.classList.toggle("at-instance", one !== null);
+  document.body.classList.toggle("at-patterns", patterns !== undefined);
   document.title = one === null ? payload.title : `${instanceName(payload, one)} – ${payload.title}`;
   if (one !== null) {
     view = new InstanceView(payload, one, options, neighbours());
