@@ -295,6 +295,18 @@ class NoGradient(Says):
         return super().forward(x, edge_index)
 
 
+class InPlace(Says):
+    """Changes an argument of the caller, who would get another output with every call."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(lambda z: z)
+        self.name = name
+
+    def forward(self, x, edge_index):
+        {"x": x, "edge_index": edge_index}[self.name].mul_(1)
+        return super().forward(x, edge_index)
+
+
 class TakesData(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -325,6 +337,8 @@ MODELS = {
     "detach": (lambda: Says(lambda z: z.detach()), "must have a gradient .* depends on them"),
     "numpy": (lambda: Says(lambda z: torch.tensor(z.detach().numpy())), "must have a gradient .* depends on them"),
     "constant": (lambda: Says(torch.ones_like), "must depend on the edges"),
+    "x in place": (lambda: InPlace("x"), "changes x in place"),
+    "edges in place": (lambda: InPlace("edge_index"), "changes edge_index in place"),
     "forward(data)": (TakesData, r"got forward\(data\)"),
     "forward(edge_index, x)": (Swapped, r"got forward\(edge_index, x\)"),
 }

@@ -269,7 +269,7 @@ def _gives_rows_of_graphs(model: torch.nn.Module, inputs: ModelInputs, level: Mo
     graphs = inputs.num_graphs
     if level is not ModelTaskLevel.node or "batch" not in inputs.kwargs or graphs == inputs.num_nodes:
         return False
-    given, named = inputs.call_arguments()
+    given, named = inputs.copied().call_arguments()
     try:
         with torch.no_grad():
             output = model(*given, **named)

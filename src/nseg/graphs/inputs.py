@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any
 
@@ -94,6 +94,15 @@ class ModelInputs:
             return (self.x, self.edge_index), rest
         size = self.num_nodes, self.num_nodes
         return (self.x, form.matrix(self.edge_index, self.kwargs.get(EDGE_VALUE), size)), rest
+
+    def copied(self) -> ModelInputs:
+        """The same arguments in tensors of their own, for a model that may change what it is given."""
+
+        def copy(value: Any) -> Any:
+            return value.clone() if type(value) is Tensor else value
+
+        kwargs = {name: copy(value) for name, value in self.kwargs.items()}
+        return replace(self, x=copy(self.x), edge_index=copy(self.edge_index), kwargs=kwargs)
 
     @property
     def pairs(self) -> Tensor | None:

@@ -13,6 +13,7 @@ from torch import nn
 from torch_geometric.nn import MessagePassing
 
 from nseg.errors import ModelError, NsegError
+from nseg.model.slow_runs import is_our_mistake
 
 
 @contextmanager
@@ -157,6 +158,8 @@ def wrap_model_errors() -> Iterator[None]:
     except NsegError:
         raise
     except Exception as error:
+        if is_our_mistake(error):
+            raise
         remedy = "Check the shapes and dtypes of x, edge_index and further arguments."
         if isinstance(error, TypeError) and "argument" in str(error):
             remedy = (

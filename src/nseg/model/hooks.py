@@ -90,7 +90,7 @@ def keep_needed_batch(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -
     if model not in _needs_batch:
         with borrow(model), torch.no_grad():
             try:
-                call_model(model, inputs, outcome)
+                call_model(model, inputs.copied(), outcome)
                 _needs_batch[model] = False
             except Exception as error:  # a model may raise anything
                 raise_own_fault(error)
@@ -107,13 +107,15 @@ def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome, twice: bool
     """The model's output, checked: what its configuration says it is and, if run ``twice``, deterministic."""
     forget_attributes(model)
     with torch.no_grad(), wrap_model_errors():
-        output = call_model(model, inputs, outcome)
-        if inputs.x.numel() and not inputs.x.untyped_storage().nbytes():  # reading it would end the process
+        own = inputs.copied()
+        output = call_model(model, own, outcome)
+        if own.x.numel() and not own.x.untyped_storage().nbytes():  # reading it would end the process
             raise ModelError(
                 "The model must leave its features as they are (got a forward that frees their memory, as PyG's GroupAddRev "
                 "does with what it is given). Pass it a copy inside forward(), x.clone(), and make it with disable=True."
             )
-        again = call_model(model, inputs, outcome) if twice else output
+        _require_unchanged(own, inputs)
+        again = call_model(model, own, outcome) if twice else output
     check_precision("the output", output)
     broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
     if broken is None or not bool(outcome.agree(again.masked_fill(broken, 0), output.masked_fill(broken, 0)).all()):
@@ -123,6 +125,18 @@ def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome, twice: bool
         )
     outcome.check_values(output)
     return output
+
+
+def _require_unchanged(own: ModelInputs, given: ModelInputs) -> None:
+    """Raise if a model has changed the copies of its arguments: every further pass would get other ones."""
+    pairs = {"x": (own.x, given.x), "edge_index": (own.edge_index, given.edge_index)}
+    pairs |= {name: (value, given.kwargs[name]) for name, value in own.kwargs.items()}
+    for name, (value, before) in pairs.items():
+        if value is not before and isinstance(value, Tensor) and value._version:
+            raise ModelError(
+                f"The model must leave its arguments as they are (got a forward that changes {name} in place). Make a copy "
+                f"first, {name} = {name}.clone(), or use operations that return a new tensor, e.g. clamp instead of clamp_."
+            )
 
 
 def node_embeddings(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> Tensor:

@@ -50,8 +50,13 @@ def raise_own_fault(error: Exception) -> None:
     ours = isinstance(error, NsegError | NsegWarning) and not isinstance(error, ModelError)
     if ours or isinstance(error, MemoryError | torch.OutOfMemoryError):
         raise error
-    if isinstance(error, ImportError | NameError | AttributeError) and not _is_of_a_module(error.__traceback__):
+    if is_our_mistake(error):
         raise error
+
+
+def is_our_mistake(error: Exception) -> bool:
+    """Whether an error is one that only wrong code makes, and no module was running."""
+    return isinstance(error, ImportError | NameError | AttributeError) and not _is_of_a_module(error.__traceback__)
 
 
 def _is_of_a_module(traceback: TracebackType | None) -> bool:

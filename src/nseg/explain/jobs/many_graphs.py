@@ -75,7 +75,7 @@ class ManyGraphsJob(ExplainJob):
         for n in range(0, len(self.data), -(-len(self.data) // MOST_PREDICTIONS)):
             data = self.data[n]
             try:
-                outputs.append(call_model(self.network, self.model_inputs(data, {}), self.outcome))
+                outputs.append(call_model(self.network, self.model_inputs(data, {}).copied(), self.outcome))
                 values.append(known_values(data, self.outcome))
             except Exception:  # a graph that fails says so when it is explained
                 continue
