@@ -120,6 +120,7 @@ def measure_stages(explainer: Explainer, data: Any, index: Any) -> list[tuple[st
     run = cProfile.Profile(time.process_time)
     run.runcall(explain_many, explainer, data, index, progress=False)
     stats: Any = pstats.Stats(run)
+    total = max(cumulative for (_, _, name), (_, _, _, cumulative, _) in stats.stats.items() if name == "explain_many")
     shares = []
     for stage, (function, file) in STAGES.items():
         seconds = [
@@ -127,7 +128,7 @@ def measure_stages(explainer: Explainer, data: Any, index: Any) -> list[tuple[st
             for (path, _, name), (_, _, _, cumulative, _) in stats.stats.items()
             if name == function and path.endswith(f"/{file}")
         ]
-        shares.append((stage, max(seconds, default=0.0) / stats.total_tt))
+        shares.append((stage, max(seconds, default=0.0) / total))
     return [*shares, ("all else", 1 - sum(share for _, share in shares))]
 
 
