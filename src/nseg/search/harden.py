@@ -30,7 +30,7 @@ SEARCH_TOLERANCE = 0.05
 KICKS_AT_ONCE = 2
 """Subsets around the best one that are climbed from in one batch of restarts."""
 
-TIMES_MET = 3
+TIMES_MET = 4
 """Climbs that must lead to the best merit known before no more are made."""
 
 MORE_IF_STUCK, MOST_IF_STUCK = 3, 15

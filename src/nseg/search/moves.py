@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -25,7 +26,10 @@ MIN_GAIN = 2e-3
 """How much a move must add to the merit to be made."""
 
 FLIPS_TRIED = 24
-"""Single flips tried per instance and round."""
+"""Single flips tried per instance and round, the most promising ones by the gradient."""
+
+FLIPS_UNGUIDED = 64
+"""The same where edges are deleted and the gradient is that of weighed messages, which may mislead."""
 
 EXCHANGED = 5
 """Elements that may leave, and elements that may enter in their place; every pair is tried."""
@@ -214,12 +218,12 @@ class _Moves(SubsetScorer):
         these nor groups can go, the first single elements.
         """
         owner, number = self.parts.owner, self._count(kept)
-        many, rank = number > FLIPS_TRIED, self._order(kept, kept.double())  # by position, where all are tried
+        many, rank = number > self.flips_tried, self._order(kept, kept.double())  # by position, where all are tried
         guessed = torch.zeros_like(number)
         if bool(many.any()):
             rank = torch.where(many[owner], self._order(kept, self._proposed_gain(kept)), rank)
             guessed = _longest(*self._score_together(kept, rank, number * many, limit.must), limit)
-        group = torch.where(kept, rank * FLIPS_TRIED // number.clamp_min(FLIPS_TRIED)[owner], NEVER)
+        group = torch.where(kept, rank * self.flips_tried // number.clamp_min(self.flips_tried)[owner], NEVER)
         dropped, moved = self._drop_groups(kept, group, limit)
         left = ~moved & (guessed == 0) & many  # else groups are single elements
         if bool(left.any()):
@@ -248,9 +252,23 @@ class _Moves(SubsetScorer):
 
     def _rank_flips(self, kept: Tensor) -> Tensor:
         """Rank of each flip by its gain to first order; needless where all flips are tried, [n]."""
-        if int(self.parts.count.max()) <= FLIPS_TRIED:
+        if int(self.parts.count.max()) <= self.flips_tried:
             return self.parts.position
         return ranks(self._proposed_gain(kept), self.parts.owner)
+
+    @property
+    def _deletes(self) -> bool:
+        return self.settings.intervention != "mask" and EDGES in self.parts
+
+    @cached_property
+    def _guide(self) -> CausalModel:
+        """The causal model whose gradient proposes moves."""
+        return self.causal.guiding(self._deletes, self.parts.tied)
+
+    @cached_property
+    def flips_tried(self) -> int:
+        """Single flips tried per instance and round."""
+        return FLIPS_UNGUIDED if self._deletes and self._guide is self.causal else FLIPS_TRIED
 
     def _order(self, among: Tensor, gain: Tensor) -> Tensor:
         """Rank of each of some elements by gain; the others are never reached, [n]."""
@@ -268,15 +286,14 @@ class _Moves(SubsetScorer):
         """Gain of each flip to first order, [n]."""
         with torch.enable_grad():
             mask = kept.to(self.causal.dtype).requires_grad_()
-            guide = self.causal.guiding(self.settings.intervention != "mask" and EDGES in self.parts, self.parts.tied)
-            z = world_log_odds(guide, self.parts, self.parts.unflatten(mask.unsqueeze(0)))
+            z = world_log_odds(self._guide, self.parts, self.parts.unflatten(mask.unsqueeze(0)))
             value = self.objective.propose(*z, self.parts.split(self.settings)).sum()
             (slope,) = torch.autograd.grad(value, mask)
         return torch.where(kept, -slope, slope)
 
     def _score_flips(self, kept: Tensor, rank: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
         """Score after each of the flips of the lowest ranks, by element [n] (-inf for those not tried), and of ``kept``."""
-        number = min(int(self._count(rank < NEVER).max()), FLIPS_TRIED)
+        number = min(int(self._count(rank < NEVER).max()), self.flips_tried)
         value = self.score(number + 1, lambda k: kept ^ (rank == k.unsqueeze(1) - 1), must)
         single = value[1:][rank.clamp(max=number - 1), self.parts.owner] if number else value[0][self.parts.owner]
         return torch.where(rank < number, single, -torch.inf), value[0]
