@@ -142,6 +142,10 @@ def test_one_explanation_reads_the_same_everywhere(tmp_path: Path, masks: str, u
     explain, data, found = explained(masks, undirected)
     proofs = certificates(masks, undirected)
     page = payload(nseg.report(found, tmp_path / "why.html", data=data, explainer=explain, certificates=proofs))
+    for one, row in zip(found, found.records(), strict=True):
+        exported = [(row[f"{name}_kept"], row[name]) for name in ("edges", "nodes", "features") if row[name] is not None]
+        assert exported == [(part.kept, part.total) for part in kept_parts(one)]
+        assert row["sentence"] == sentence(one)
     for one, proof, instance in zip(found, proofs, page["instances"], strict=True):
         (answer,) = instance["answers"]
         share, caption = share_words(kept_parts(one)), summary(one, plot.scene(one))
