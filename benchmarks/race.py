@@ -34,17 +34,18 @@ from typing import Any
 import torch
 from csv_table import write_table
 from leaderboard import FORMS, JUDGED, write_leaderboard
-from torch import Tensor, nn
-from torch_geometric.data import Data
+from torch import nn
+from torch_geometric.data import Data, HeteroData
 
 from nseg import NSEG, Explainer, NsegError, NsegWarning, Settings, datasets, explain_many, models
 from nseg.baselines import CATALOGUE, find
 from nseg.datasets.names import NAMES
-from nseg.errors import InputError, MissingError, UnsupportedError
+from nseg.errors import InputError, MissingError, ModelError, UnsupportedError
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explanation import Explanation
 from nseg.metrics import Evaluator
-from nseg.wording import is_undirected
+from nseg.metrics.budget import elements, highest
+from nseg.search.settings import BaseSettings
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED, HARDENED, EQUAL = FORMS
@@ -69,7 +70,7 @@ class Task:
     dataset: str
     network: str
     model: nn.Module
-    data: Data | list[Data]
+    data: Data | list[Data] | HeteroData
     config: dict[str, str]
     index: list[int]
 
@@ -116,6 +117,15 @@ def as_published(method: type[BatchedAlgorithm], dataset: str, **settings: Any) 
     return method(**settings) if paper is None else paper(dataset, **settings)
 
 
+def hardened(method: type[BatchedAlgorithm], **settings: Any) -> BatchedAlgorithm:
+    """A method whose ranking is made hard as NSEG's is: with the same effort, by the PNS, whatever its own goal."""
+    made = method(**{**EFFORT, **settings})
+    own = type(made.settings)
+    by_pns: Any = type(own.__name__, (own,), {"goal": BaseSettings.goal})
+    made.settings = by_pns(**{one.name: getattr(made.settings, one.name) for one in fields(own)})
+    return made
+
+
 def settings_of(algorithm: BatchedAlgorithm) -> str:
     """The settings that differ from the method's defaults, as text."""
     usual = {one.name: one.default for one in fields(algorithm.settings)}
@@ -140,9 +150,9 @@ class Run:
     ranking: float
 
     @classmethod
-    def of(cls, task: Task, algorithm: BatchedAlgorithm) -> Run:
-        """Train the method if it has to be, and explain all instances."""
-        explainer, scoring, solve = task.explainer(algorithm), 0.0, algorithm.solve
+    def of(cls, task: Task, algorithm: BatchedAlgorithm, connect: Callable[..., Explainer] | None = None) -> Run:
+        """Train the method if it has to be, and explain all instances; ``connect`` makes another explainer than usual."""
+        explainer, scoring, solve = (connect or task.explainer)(algorithm), 0.0, algorithm.solve
 
         def timed(*given: Any) -> Any:
             nonlocal scoring
@@ -167,28 +177,11 @@ def cut_like(found: list[Explanation], references: Sequence[Explanation]) -> lis
         if not torch.equal(one.edge_id, reference.edge_id):
             raise InputError("Explanations of one size must be of the same instances (got others).")
         other = copy(one)
-        other.hard_edge_mask = top(one, elements_of(reference), reference.hard_edge_mask)
+        element = elements(reference)
+        kept = len(set(element[reference.hard_edge_mask].tolist()))
+        other.hard_edge_mask = highest(one, element, kept, hard_first=False)
         cut.append(other)
     return cut
-
-
-def elements_of(one: Explanation) -> Tensor:
-    """The number of each edge's element, [E]: both directions of an edge are one where they were for NSEG."""
-    ends = one.edge_index.sort(0).values if is_undirected(one) else one.edge_index
-    element: Tensor = torch.unique(ends[0] * int(one.num_nodes) + ends[1], return_inverse=True)[1]
-    return element
-
-
-def top(one: Explanation, element: Tensor, kept: Tensor) -> Tensor:
-    """The highest elements within reach by mean soft mask, as many as are kept elsewhere, [E]; the first of equal ones."""
-    count = int(element.max()) + 1 if element.numel() else 0
-    score = one.edge_mask.new_zeros(count).scatter_reduce(0, element, one.edge_mask, "mean", include_self=False)
-    reached = torch.zeros(count, dtype=torch.bool)
-    reached[element[one.reached]] = True
-    order = torch.where(reached, score, -torch.inf).argsort(descending=True, stable=True)
-    chosen = torch.zeros(count, dtype=torch.bool)
-    chosen[order[: len(set(element[kept].tolist()))]] = True
-    return chosen[element]
 
 
 # --- rows --------------------------------------------------------------------------------------------------------------
@@ -253,7 +246,7 @@ class Race:
                 self._put(head, self._measured(task, run, run.found, run.seconds))
             for searched in JUDGED:
                 self._hardened(task, name, method, searched)
-        except (UnsupportedError, MissingError) as error:
+        except (UnsupportedError, MissingError, ModelError) as error:
             self._put(head, {"note": str(error)})
 
     def _hardened(self, task: Task, name: str, method: type[BatchedAlgorithm], searched: str) -> None:
@@ -263,7 +256,7 @@ class Race:
         if name == "nseg":
             run = self._size(task, searched)
         else:
-            run = Run.of(task, method(**EFFORT, intervention=searched, seed=self.seed))
+            run = Run.of(task, hardened(method, intervention=searched, seed=self.seed))
         self._put(heads[0], self._measured(task, run, run.found, run.seconds))
         if len(heads) > 1:
             cut = cut_like(run.found, self._size(task, searched).found)

@@ -3,7 +3,8 @@
 - ``scores``: functions of tensors, one formula each; ``catalogue``: their unit and better direction (imports no torch).
 - ``evaluator``: explanations on their model again; ``fidelity``: Fid+, Fid-, bounds and curves; ``removal``: deleted edges.
 - ``certification``, ``certificate``, ``intervals``: bounds under a law of the complement, with confidence intervals.
-- ``ground_truth``: accuracy, means and trivial explanations; ``agreement``: stability.
+- ``ground_truth``: accuracy, means and trivial explanations; ``agreement``, ``distant``: stability.
+- ``budget``: necessity if only so many edges go; ``retraining``: networks trained on changed graphs (F-Fidelity, GInX).
 
 Import from here: the names in ``__all__``, which are imported on first use.
 May import: datasets, explain, runs, search, model, graphs, storage, errors and ``explanation``.
@@ -12,12 +13,15 @@ May import: datasets, explain, runs, search, model, graphs, storage, errors and 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nseg.metrics.agreement import perturbed_stability, stability
+    from nseg.metrics.agreement import method_agreement, perturbed_stability, stability
+    from nseg.metrics.budget import necessity_at_budget
     from nseg.metrics.catalogue import CATALOGUE
     from nseg.metrics.certificate import Certificate
     from nseg.metrics.certification import certify
+    from nseg.metrics.distant import distant_stability
     from nseg.metrics.fidelity import Curve, Evaluator, Fidelity, InstanceFidelity
     from nseg.metrics.ground_truth import Accuracy, accuracy, summarise, trivial
+    from nseg.metrics.retraining import f_fidelity, retraining_drop
     from nseg.metrics.scores import (
         area,
         bootstrap,
@@ -63,11 +67,14 @@ else:
                 "sparsity",
                 "unfaithfulness",
             ],
-            "nseg.metrics.agreement": ["perturbed_stability", "stability"],
+            "nseg.metrics.agreement": ["method_agreement", "perturbed_stability", "stability"],
+            "nseg.metrics.budget": ["necessity_at_budget"],
             "nseg.metrics.certificate": ["Certificate"],
             "nseg.metrics.certification": ["certify"],
+            "nseg.metrics.distant": ["distant_stability"],
             "nseg.metrics.fidelity": ["Curve", "Evaluator", "Fidelity", "InstanceFidelity"],
             "nseg.metrics.ground_truth": ["Accuracy", "accuracy", "summarise", "trivial"],
+            "nseg.metrics.retraining": ["f_fidelity", "retraining_drop"],
         },
     )
 
@@ -85,16 +92,21 @@ __all__ = [
     "certify",
     "charact",
     "connectedness",
+    "distant_stability",
     "entropy",
     "f1",
+    "f_fidelity",
     "fid_minus",
     "fid_minus_probability",
     "fid_plus",
     "fid_plus_probability",
     "jaccard",
+    "method_agreement",
+    "necessity_at_budget",
     "perturbed_stability",
     "precision",
     "recall_at_k",
+    "retraining_drop",
     "roc_auc",
     "size",
     "sparsity",

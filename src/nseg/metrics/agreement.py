@@ -1,8 +1,8 @@
-"""Stability: how much explanations agree over runs and under noise."""
+"""Stability: how much explanations agree over runs, between methods and under noise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -25,19 +25,36 @@ def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
     """
     if len(runs) < 2:
         raise InputError(f"Stability compares at least two runs (got {len(runs)}).")
-
-    def kept(one: Explanation) -> Tensor:
-        for name in ("edge_mask", "node_mask"):
-            if one.get(name) is not None:
-                hard: Tensor | None = one.get("hard_" + name)
-                return one[name] > 0.5 if hard is None else hard
-        raise InputError("Stability needs explanations with a mask (got one without).")
-
     values = []
     for versions in zip(*runs, strict=True):
-        pairs = [scores.jaccard(kept(a), kept(b)) for a, b in combinations(versions, 2)]
+        pairs = [scores.jaccard(_kept(a), _kept(b)) for a, b in combinations(versions, 2)]
         values.append(sum(pairs) / len(pairs))
     return torch.tensor(values)
+
+
+def _kept(one: Explanation) -> Tensor:
+    """The hard mask, or the soft one cut at 0.5."""
+    for name in ("edge_mask", "node_mask"):
+        if one.get(name) is not None:
+            hard: Tensor | None = one.get("hard_" + name)
+            return one[name] > 0.5 if hard is None else hard
+    raise InputError("Explanations must have a mask to be compared (got one without).")
+
+
+def method_agreement(runs: Mapping[str, Sequence[Explanation]]) -> dict[tuple[str, str], float]:
+    """Mean Jaccard index of the hard edge masks of each pair of methods, by their names.
+
+    It says how much methods agree, not which is right. Where they disagree, compare them by the model (fidelity, PNS).
+
+    Reference: Krishna et al., *The Disagreement Problem in Explainable Machine Learning: A Practitioner's Perspective*,
+    TMLR 2024.
+
+    Args:
+        runs: explanations of the same instances by method.
+    """
+    if len(runs) < 2:
+        raise InputError(f"Agreement compares at least two methods (got {len(runs)}).")
+    return {(a, b): float(stability([runs[a], runs[b]]).mean()) for a, b in combinations(runs, 2)}
 
 
 def _same_class(one: Explanation, other: Explanation) -> bool:
