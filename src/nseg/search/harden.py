@@ -223,9 +223,10 @@ class SubsetSearch:
         return self.measure(self.climbed(found.kept, self.settings, who | (rows == found.merit.argmax(0))))
 
     def restart(self, found: Candidates) -> Candidates:
-        """Add what moves make of other subsets, for instances that are stuck below what could be reached.
+        """Add what moves make of other subsets, for instances that are stuck below 1: some may be better or smaller.
 
-        It is done again from other subsets until the best was met several times, so that there is hardly a better one.
+        It is done again from other subsets until the best was met several times or is near its ceiling, so that there is
+        hardly a better one.
         """
         stuck = self._stuck(found)
         met = (found.merit >= found.merit.amax(0) - MIN_GAIN).sum(0)
@@ -241,7 +242,8 @@ class SubsetSearch:
             met = torch.where(best > before + MIN_GAIN, 0, met)
             met[stuck] += (who & (more.merit >= best[stuck] - MIN_GAIN)).sum(0)
             few = self.parts.count <= MANY_ELEMENTS
-            stuck = (few & self._is_stuck(found) & (met < TIMES_MET)).nonzero().flatten()
+            far = found.merit.amax(0) < self.ceiling - self.settings.tolerance
+            stuck = (few & self._is_stuck(found) & far & (met < TIMES_MET)).nonzero().flatten()
         return found
 
     def choose(self, found: Candidates) -> Tensor:
@@ -304,8 +306,8 @@ class SubsetSearch:
         return copies.each(kept, climb)
 
     def _is_stuck(self, found: Candidates) -> Tensor:
-        """Whether each instance's best merit is further from its ceiling than the tolerance, [B]."""
-        return found.merit.amax(0) < self.ceiling - self.settings.tolerance
+        """Whether each instance's best merit is further from 1 than the tolerance, [B]."""
+        return found.merit.amax(0) < 1 - self.settings.tolerance
 
     @property
     def ceiling(self) -> Tensor:
