@@ -31,7 +31,7 @@ from zoo import (
 )
 
 from nseg import InputError, ModelError, SettingsError, explain_many
-from nseg.baselines.pgexplainer import EdgeNetwork, PGExplainer, PGExplainerSettings, TrainingBatch, edge_inputs
+from nseg.baselines.pgexplainer import AUTHORS, EdgeNetwork, PGExplainer, PGExplainerSettings, TrainingBatch, edge_inputs
 from nseg.baselines.pgm_explainer import PGMExplainer, chi_square, confidence
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.inputs import ModelInputs
@@ -180,7 +180,7 @@ def stars(count: int = 12, leaves: int = 5) -> tuple[list[Data], Data, range, Te
     return some, together, range(0, count * (leaves + 1), leaves + 1), batch.x[batch.edge_index[0], 0] > 0
 
 
-TRAINING = {"epochs": 200, "lr": 0.003, "size": 0.5, "entropy": 0.1}
+TRAINING = {**AUTHORS, "epochs": 200, "size": 0.5, "entropy": 0.1}
 
 
 def test_pgexplainer_finds_the_cause_in_stars_that_it_has_not_seen() -> None:
@@ -194,6 +194,20 @@ def test_pgexplainer_finds_the_cause_in_stars_that_it_has_not_seen() -> None:
         mine = cause[one.edge_id] & one.reached
         assert one.edge_mask[mine].min() > 0.8
         assert one.edge_mask[~mine].max() < 0.2
+
+
+def test_many_edges_do_not_empty_the_masks_unless_each_is_paid_for() -> None:
+    """One of 60 edges is the cause, without which -log p is 4. By share, all edges cost 0.5; at 5 for each, even that one
+    costs more than it is worth, and the empty mask is the minimum."""
+    _, data, centres, cause = stars(count=6, leaves=60)
+    kept = []
+    for settings in ({}, {"share": 0.0, "size": 5.0}):
+        explain = explainer(PlantedEmbeddings(), PGExplainer(extract="threshold", **settings), BINARY)
+        explain.algorithm.fit(explain, data, centres)
+        found = explain_many(explain, data, centres)
+        kept.append([bool((one.hard_edge_mask & cause[one.edge_id]).any()) for one in found])
+    assert all(kept[0])
+    assert not any(kept[1])
 
 
 def test_pgexplainer_explains_the_class_that_it_is_given() -> None:
@@ -230,7 +244,7 @@ def test_the_loss_is_that_of_the_sampled_mask() -> None:
     """A network that says 0 of every edge samples m = sigmoid(logit(u) / tau); p = sigmoid(bias + sum of w m)."""
     weights = torch.tensor([8.0, 1.0, -2.0])
     x, edge_index = torch.tensor([[0.0], *weights.unsqueeze(1).tolist()]), torch.tensor([[1, 2, 3], [0, 0, 0]])
-    model, settings = Planted(-4.0), PGExplainerSettings(epochs=10, size=0.3, entropy=0.7)
+    model, settings = Planted(-4.0), PGExplainerSettings(epochs=10, size=0.3, share=0.4, entropy=0.7, warm=5.0, cool=2.0)
     network = EdgeNetwork(3, 4, 0)
     nn.init.zeros_(network.last.weight)
     with borrow(model):
@@ -245,7 +259,7 @@ def test_the_loss_is_that_of_the_sampled_mask() -> None:
     m = torch.sigmoid(torch.logit(noise.draw(5)) / tau)
     m = m[causal.instances.edge_id.argsort()]
     entropy = -(m * m.log() + (1 - m) * (1 - m).log()).mean()
-    expected = -torch.sigmoid((weights * m).sum() - 4).log() + 0.3 * m.sum() + 0.7 * entropy
+    expected = -torch.sigmoid((weights * m).sum() - 4).log() + 0.3 * m.sum() + 0.4 * m.mean() + 0.7 * entropy
     assert float(found) == pytest.approx(float(expected), abs=1e-5)
 
 
@@ -348,8 +362,11 @@ def test_what_is_no_pgexplainer_is_not_loaded(tmp_path) -> None:
 def test_the_papers_settings() -> None:
     names = ("ba-shapes", "tree-cycles", "tree-grid", "ba-2motif", "mutagenicity", "msrc-21")
     some = [PGExplainer.paper(name).settings for name in names]
-    assert [s.size for s in some] == [0.01, 0.01, 0.01, 0.05, 0.05, 0.05]
-    assert {(s.entropy, s.lr, s.epochs, s.warm, s.cool, s.hidden) for s in some} == {(1.0, 0.003, 30, 5.0, 2.0, 64)}
+    assert [(s.size, s.share) for s in some] == [(0.01, 0.0), *[(0.0, 0.5)] * 5]  # the paper's price where masks survive it
+    authors, *ours = [(s.entropy, s.lr, s.epochs, s.warm, s.cool, s.start, s.hidden) for s in some]
+    assert authors == (1.0, 0.003, 30, 5.0, 2.0, 0.0, 64)
+    assert set(ours) == {(0.0, 0.01, 100, 1.0, 1.0, 3.0, 64)}
+    assert all(s.undirected and s.extract == "threshold" for s in some)
     assert PGExplainer.paper("tree-grid", seed=3).settings.seed == 3
     with pytest.raises(SettingsError, match="no settings of PGExplainer for 'cora'"):
         PGExplainer.paper("cora")
