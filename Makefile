@@ -8,7 +8,8 @@ demo: .venv/ready  ## explain predictions of a trained GNN
 	$(BIN)/nseg demo
 
 test: .venv/ready  ## run all tests and documentation examples
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 15
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --durations 15 -m "not slow and not ray"
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray tests/test_backends.py
 
 check: .venv/ready  ## lint and types
 	$(BIN)/ruff check .

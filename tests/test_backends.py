@@ -31,7 +31,7 @@ from nseg.backends.serialize import MIN_BUFFER_BYTES, deserialize, serialize, se
 from nseg.runs.folder import stored_shards
 
 
-@pytest.fixture(scope="module", params=["local", "processes", "ray"])
+@pytest.fixture(scope="module", params=["local", "processes", pytest.param("ray", marks=pytest.mark.ray)])
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     if request.param == "ray":
         if find_spec("ray") is None:  # importing it here would be too early: local_cluster sets its environment first
