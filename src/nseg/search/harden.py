@@ -36,6 +36,9 @@ TIMES_MET = 4
 MORE_IF_STUCK, MOST_IF_STUCK = 3, 15
 """Where moves end far below what could be reached, all subsets are tried of so many more elements, up to so many."""
 
+CLOSE = 2
+"""Restarts end where the best merit is within this many times the tolerance of its ceiling."""
+
 FAR = 3
 """Far below is further from 1 than this many times the tolerance."""
 
@@ -242,7 +245,7 @@ class SubsetSearch:
             met = torch.where(best > before + MIN_GAIN, 0, met)
             met[stuck] += (who & (more.merit >= best[stuck] - MIN_GAIN)).sum(0)
             few = self.parts.count <= MANY_ELEMENTS
-            far = found.merit.amax(0) < self.ceiling - self.settings.tolerance
+            far = found.merit.amax(0) < self.ceiling - CLOSE * self.settings.tolerance
             stuck = (few & self._is_stuck(found) & far & (met < TIMES_MET)).nonzero().flatten()
         return found
 

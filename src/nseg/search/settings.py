@@ -176,8 +176,8 @@ class BaseSettings:
         rounds: for ``"prefix"``, maximum number of rounds of moves (drop, add, exchange); 0 makes none.
         kicks: for ``"prefix"``, number of subsets around the best one from which moves start again, for instances whose
             bound is further from 1 than the tolerance; and if not 0, also from all elements and others. They are made two
-            at a time, until the bound is within the tolerance of what the highest and the lowest probability met so far
-            would give together, or the best one was met four times.
+            at a time, until the bound is within twice the tolerance of what the highest and the lowest probability met
+            so far would give together, or the best one was met four times.
         exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer; where moves are
             stuck, of up to 3 more.
         connected: for ``"prefix"``, only explanations whose edges are connected: with the explained node or link, or of a
