@@ -72,13 +72,11 @@ def are_atoms(names: Iterable[str]) -> bool:
 
 @lru_cache(maxsize=4096)
 def _read_smiles(text: str) -> list[Molecule]:
-    from rdkit import Chem, RDLogger
+    from rdkit import Chem
+    from rdkit.rdBase import BlockLogs
 
-    RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]
-    try:
+    with BlockLogs():
         found = Chem.MolFromSmiles(text)
-    finally:
-        RDLogger.EnableLog("rdApp.*")  # type: ignore[attr-defined]
     return [] if found is None else _variants(found)
 
 

@@ -234,9 +234,9 @@ def explanation_graph(one: Explanation, left_out: bool = True) -> nx.MultiDiGrap
         found: Record = {"name": element.text, "weight": element.weight, "kept": element.kept}
         if element.kind == "edge":
             ends = [add_node(int(end or 0)) for end in (element.source, element.target)]
-            key = element.edge
+            key: Any = element.edge
             if types is not None and key is not None:
-                found["relation"], key = types.edge(key)[0][1], types.edge(key)  # type: ignore[assignment]
+                found["relation"], key = types.edge(key)[0][1], types.edge(key)
             graph.add_edge(*ends, key=key, **found)
         elif element.kind == "node":
             add_node(int(element.node or 0), **found)
