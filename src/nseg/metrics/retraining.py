@@ -53,7 +53,7 @@ def f_fidelity(
     if not 0 <= share < 1 or epochs < 0:
         raise InputError(f"share must be at least 0 and below 1, epochs at least 0 (got {share} and {epochs}).")
     tuned, graphs = deepcopy(explainer.model), [data] if isinstance(data, Data) else list(data)
-    step = train_step or own_predictions(explainer.model, graphs, tuned)
+    step = train_step or own_predictions(tuned, graphs)
     rng = torch.Generator().manual_seed(seed)
     tuned.train()
     for _ in range(epochs):
@@ -66,12 +66,11 @@ def f_fidelity(
     return Evaluator(other, data, found).robust_fidelity(**options)
 
 
-def own_predictions(model: nn.Module, graphs: Sequence[Data], tuned: nn.Module, lr: float = 0.001) -> TrainStep:
-    """A step of Adam towards the classes that a network predicts on whole graphs."""
-    was_training = model.training
+def own_predictions(tuned: nn.Module, graphs: Sequence[Data], lr: float = 0.001) -> TrainStep:
+    """A step of Adam towards the classes that a network predicts on whole graphs before the first step."""
+    tuned.eval()
     with torch.no_grad():
-        classes = torch.cat([model.eval()(graph.x, graph.edge_index).argmax(-1) for graph in graphs])
-    model.train(was_training)
+        classes = torch.cat([tuned(graph.x, graph.edge_index).argmax(-1) for graph in graphs])
     optimiser = torch.optim.Adam(tuned.parameters(), lr)
 
     def step(network: nn.Module, thinned: list[Data]) -> None:
