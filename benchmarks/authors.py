@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from csv_table import write_table
 from rich.console import Console
 from rich.table import Table
 from sklearn.metrics import roc_auc_score
@@ -154,11 +155,8 @@ def main() -> None:
                 table.add_row(name, method, metric, f"{value:.4g}", "" if theirs is None else f"{theirs:.2f}", difference)
                 records.append([name, method, metric, len(found), args.seed, round(value, 4), theirs, difference])
     Console(width=110).print(table)
-    if args.out:
-        with args.out.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(["graph", "method", "metric", "instances", "seed", "ours", "paper", "difference"])
-            writer.writerows(records)
+    columns = ("graph", "method", "metric", "instances", "seed", "ours", "paper", "difference")
+    write_table(args.out, [dict(zip(columns, record, strict=True)) for record in records])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import csv
 import pstats
 import time
 from dataclasses import replace
@@ -23,6 +22,7 @@ from statistics import median
 from typing import Any
 
 import torch
+from csv_table import write_table
 from rich.console import Console
 from rich.table import Table
 
@@ -144,9 +144,7 @@ def main() -> None:
     for name, value in found.items():
         table.add_row(name, f"{value:.4g}")
     Console().print(table)
-    if args.out is not None:
-        with args.out.open("w", newline="") as file:
-            csv.writer(file).writerows([("what", "value"), *found.items()])
+    write_table(args.out, [{"what": name, "value": value} for name, value in found.items()])
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ layer and few steps, and prints the memory after every tenth of them.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import resource
 import subprocess
@@ -26,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from csv_table import write_table
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -216,11 +216,8 @@ def main() -> None:
             load(root / "1M", root / "run", args.instances)
         else:
             results.extend(compare(root, args))
-    if args.out is not None and results:
-        with args.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(results[0]))
-            writer.writeheader()
-            writer.writerows(results)
+    if results:
+        write_table(args.out, results)
 
 
 def compare(root: Path, args: argparse.Namespace) -> list[dict[str, float]]:

@@ -26,8 +26,10 @@ instance. Methods that publish a ranking without a cut are cut at the prefix wit
 is the paper's, hardened it is the default of this package. Cells are mean PNS, then the mean number of kept edges (both
 directions of an edge are two). Means are over the networks of the row; rows that lack a network come last. PNS, Fid+,
 charact: higher is better. Fid-, size and milliseconds: lower is better. Read charact beside sparsity: keeping everything has
-a high one. *Robust* is charact of robust fidelity, under masks. Milliseconds are of processor time per instance, on one
-thread, with training; of *equal size*, what the ranking takes.
+a high one. *Robust* is charact of robust fidelity, *tuned* that of F-Fidelity, on a network fine-tuned on thinned graphs,
+both under masks. *Five* is the share of predictions that change if the first five edges of an explanation are deleted. *n*
+is the number of explained instances: methods that take seconds explain every tenth, so compare their means with care.
+Milliseconds are of processor time per instance, on one thread, with training; of *equal size*, what the ranking takes.
 """
 
 OWN = '''\
@@ -79,7 +81,8 @@ Row = Mapping[str, Any]
 def write_leaderboard(page: Path, rows: Sequence[Row]) -> None:
     """Write the page."""
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text("\n".join([HOW, *(_section(judged, rows) for judged in JUDGED), _left_out(rows), OWN]), encoding="utf-8")
+    parts = [HOW, *(_section(judged, rows) for judged in JUDGED), _agreement(rows), _left_out(rows), OWN]
+    page.write_text("\n".join(parts), encoding="utf-8")
 
 
 def _section(judged: str, rows: Sequence[Row]) -> str:
@@ -90,19 +93,44 @@ def _section(judged: str, rows: Sequence[Row]) -> str:
     for row in scored:
         lines.setdefault((row["method"], row["form"]), {})[row["dataset"], row["network"]] = row
     order = sorted(lines, key=lambda one: (-len(lines[one]), -_mean(f"{judged}_pns", lines[one].values())))
-    head = [*("method", "form", "PNS", "Fid+", "Fid-", "charact", "sparsity", "size", "robust", "ms")]
+    head = [*("method", "form", "n", "PNS", "Fid+", "Fid-", "charact", "sparsity", "size", "robust", "tuned", "five", "ms")]
     head += [f"{dataset} {network.upper()}" for dataset, network in networks]
     body = [head, ["---", "---"] + ["--:"] * (len(head) - 2)]
-    names = [f"{judged}_{name}" for name in MEANS] + ["sparsity", "size", "robust_charact", "cpu_ms"]
+    names = [f"{judged}_{name}" for name in MEANS] + [
+        *("sparsity", "size", "robust_charact", "tuned_charact", "budget_necessity", "cpu_ms")
+    ]
     for line in order:
         found = lines[line]
         means = [f"{_mean(name, found.values()):.{1 if name in ('size', 'cpu_ms') else 3}f}" for name in names]
         cells = [_cell(judged, found[one]) if one in found else "" for one in networks]
-        body.append([*line, *means, *cells])
-    counts = sorted({f"{row['dataset']} {row['instances']}" for row in scored})
+        body.append([*line, str(sum(int(row["instances"]) for row in found.values())), *means, *cells])
+    most = {row["dataset"]: row["instances"] for row in sorted(scored, key=lambda row: int(row["instances"]))}
+    counts = [f"{dataset} {number}" for dataset, number in sorted(most.items())]
     made = ", ".join(sorted({str(row["commit"]) for row in scored}))
     table = [f"| {' | '.join(one)} |" for one in body]
     return "\n".join([f"## {TITLES[judged]}", "", *table, "", f"Instances: {', '.join(counts)}. Commit {made}.", ""])
+
+
+def _agreement(rows: Sequence[Row]) -> str:
+    """How much the explanations of each method overlap with those of NSEG's default."""
+    found: dict[str, dict[tuple[str, str], list[Row]]] = {}
+    for row in rows:
+        if _is_scored(row):
+            found.setdefault(row["method"], {}).setdefault((row["form"], row["searched"]), []).append(row)
+    columns = [(FORMS[0], "mask"), *((form, searched) for searched in JUDGED for form in FORMS[1:])]
+    body = [["method", FORMS[0], *(f"{form}, {searched}" for form, searched in columns[1:])], ["---"] + ["--:"] * 5]
+    for method, forms in found.items():
+        cells = [f"{_mean('agrees_with_nseg', forms[one]):.2f}" if one in forms else "" for one in columns]
+        body.append([method, *cells])
+    table = "\n".join(f"| {' | '.join(one)} |" for one in body)
+    return f"""\
+## Agreement with NSEG
+
+Mean Jaccard index of the kept edges with those of NSEG's default under the same intervention (as published: masks). It says
+how much methods agree, not which is right.
+
+{table}
+"""
 
 
 def _is_scored(row: Row) -> bool:

@@ -20,7 +20,6 @@ import argparse
 import math
 import os
 import platform
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
@@ -48,6 +47,7 @@ from nseg.datasets import load as load_dataset
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.metrics import Evaluator, accuracy
 from nseg.models import pretrained
+from nseg.storage.commit import code_commit
 
 OUR_DATASETS = {"Mutagenicity": "mutagenicity", "MSRC_21": "msrc-21"}
 DATASETS = (*GRAPHS, *OUR_DATASETS)
@@ -148,7 +148,8 @@ def settings_of(algorithm: ExplainerAlgorithm) -> str:
     if not isinstance(algorithm, BatchedAlgorithm):
         return f"epochs={algorithm.epochs}, lr={algorithm.lr}, edge_size={algorithm.coeffs['edge_size']}"
     defaults = {one.name: one.default for one in fields(algorithm.settings)}
-    changed = {name: value for name, value in vars(algorithm.settings).items() if value != defaults[name] and name != "seed"}
+    given = {name: getattr(algorithm.settings, name) for name in defaults if name != "seed"}
+    changed = {name: value for name, value in given.items() if value != defaults[name]}
     return ", ".join(f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in changed.items()) or "defaults"
 
 
@@ -319,10 +320,8 @@ def csv_path(out: Path | None, suffix: str) -> Path | None:
 
 def versions() -> str:
     """Versions of everything that a number depends on."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip() or "no commit"
     return (
-        f"nseg {nseg.__version__} ({commit}), PyG {torch_geometric.__version__}, torch {torch.__version__}, "
+        f"nseg {nseg.__version__} ({code_commit()}), PyG {torch_geometric.__version__}, torch {torch.__version__}, "
         f"Python {platform.python_version()}"
     )
 

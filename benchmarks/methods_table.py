@@ -8,7 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from authors import GRAPHS, METRICS
+from csv_table import write_table
 from why import TEXT
+
+from nseg.storage.commit import code_commit
 
 Row = dict[str, str | int | float]
 LARGE_DIFFERENCE = 5  # percentage points; larger differences to the paper are bold, and explained
@@ -51,13 +54,15 @@ class CsvTable:
     """A CSV file that is complete after every row; a new row replaces the row with the same key.
 
     Args:
-        path: the file; existing rows are kept. None: nothing is written.
+        path: the file; rows of the same commit are kept. None: nothing is written.
         key: names of the columns that identify a row.
     """
 
     def __init__(self, path: Path | None, key: tuple[str, ...]) -> None:
         self.path, self.key = path, key
-        self.rows: dict[tuple[str, ...], Row] = {self._key(row): row for row in (read(path) if path else [])}
+        self.rows: dict[tuple[str, ...], Row] = {
+            self._key(row): row for row in (read(path) if path else []) if row.get("commit") == code_commit()
+        }
 
     def _key(self, row: Row) -> tuple[str, ...]:
         return tuple(str(row[name]) for name in self.key)
@@ -67,11 +72,7 @@ class CsvTable:
         if self.path is None:
             return
         self.rows[self._key(row)] = row
-        columns = list(dict.fromkeys(name for one in self.rows.values() for name in one))
-        with self.path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, columns, restval="")
-            writer.writeheader()
-            writer.writerows(self.rows.values())
+        write_table(self.path, self.rows.values())
 
 
 def read(path: Path) -> list[Row]:

@@ -6,12 +6,12 @@ python benchmarks/metrics.py --out benchmarks/results/metrics.csv
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
+from csv_table import write_table
 from rich.console import Console
 from rich.table import Table
 from torch_geometric.explain import Explainer
@@ -64,9 +64,7 @@ def main() -> None:
     for name, value in rows:
         table.add_row(name, f"{value:.3f}")
     Console().print(table)
-    if args.out:
-        with args.out.open("w", newline="") as file:
-            csv.writer(file).writerows([("what", "seconds"), *((name, f"{value:.4f}") for name, value in rows)])
+    write_table(args.out, [{"what": name, "seconds": f"{value:.4f}"} for name, value in rows])
 
 
 if __name__ == "__main__":

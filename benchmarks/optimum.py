@@ -18,9 +18,7 @@ and kind of element (whole bonds, or directed edges):
 from __future__ import annotations
 
 import argparse
-import csv
 import itertools
-import subprocess
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -31,6 +29,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from csv_table import write_table
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GAT, GIN, GraphSAGE, global_add_pool
@@ -311,23 +310,18 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", NsegWarning)
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     rows: list[dict[str, Any]] = []
     for source, kind in itertools.product(asked.sources, asked.networks):
         model, graphs = load(source, kind, asked.epochs, asked.cache)
         for intervention, elements in itertools.product(asked.interventions, asked.elements):
             common = {"intervention": intervention, "undirected": elements == "bonds", "effort": asked.effort}
-            row = {"source": source, "network": kind, "elements": elements, **common, "commit": git.stdout.strip()}
+            row = {"source": source, "network": kind, "elements": elements, **common}
             if elements == "bonds":
                 row |= compare_with_brute_force(model, pick(graphs, SMALL, asked.graphs), common)
             row |= compare_with_annealing(model, pick(graphs, LARGE, asked.graphs), common, asked.seeds)
             rows.append({k: round(v, 4) if isinstance(v, float) else v for k, v in row.items()})
             print(rows[-1], flush=True)
-    if asked.out:
-        with asked.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+            write_table(asked.out, rows)
 
 
 if __name__ == "__main__":

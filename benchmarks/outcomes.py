@@ -10,12 +10,12 @@ kept bonds and bonds, milliseconds per molecule on one thread. Writes results/ou
 from __future__ import annotations
 
 import argparse
-import csv
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
+from csv_table import write_table
 
 from nseg import Above, Explainer, Within, baselines, explain_many, metrics
 from nseg.datasets import load
@@ -25,6 +25,7 @@ from nseg.models.training import random_split
 from nseg.wording import kept_parts
 
 METHODS = ("nseg", "occlusion", "integrated_gradients", "gnnexplainer", "random")
+OUT = Path(__file__).parent / "results" / "outcomes.csv"
 WARM_UP = 9  # molecules that are explained once before the clock starts
 
 
@@ -71,15 +72,7 @@ def main() -> None:
             for method in METHODS:
                 rows.append(measure(architecture, event, method, most))
                 print(*rows[-1].values(), flush=True)
-                write(rows)
-
-
-def write(rows: list[dict[str, Any]]) -> None:
-    """Write the table."""
-    with (Path(__file__).parent / "results" / "outcomes.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+                write_table(OUT, rows)
 
 
 if __name__ == "__main__":

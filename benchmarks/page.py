@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -158,8 +157,6 @@ def main() -> None:
     parser.add_argument("--large", type=int, default=5000, help="instances of the large page; 0 makes none")
     parser.add_argument("--folder", type=Path, help="where pages are kept")
     options = parser.parse_args()
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=HERE)
-    commit = git.stdout.strip()
     with sync_playwright() as playwright, tempfile.TemporaryDirectory() as own:
         folder = options.folder or Path(own)
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
@@ -168,7 +165,7 @@ def main() -> None:
         for name, path in pages(options.instances, folder) if options.instances else ():
             page = view.new_page()
             page.goto(path.as_uri())
-            rows.append({"page": name, **measure_labels(page, options.instances), "commit": commit})
+            rows.append({"page": name, **measure_labels(page, options.instances)})
             print(rows[-1], flush=True)
         if rows:
             write_table(RESULTS / "page_labels.csv", rows)
@@ -182,8 +179,8 @@ def main() -> None:
             steps |= {step: page.evaluate(TIMED, step) for step in ("search", "clear", "sort", "scroll", "open")}
             row = {"instances": options.large, "megabytes": round(path.stat().st_size / 1e6, 1)}
             row |= {f"{name}_ms": round(value) for name, value in steps.items()}
-            print(row | {"commit": commit})
-            write_table(RESULTS / "page_speed.csv", [row | {"commit": commit}])
+            print(row)
+            write_table(RESULTS / "page_speed.csv", [row])
         browser.close()
 
 

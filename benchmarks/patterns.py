@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +42,7 @@ from nseg.pattern.reading import PredictionReader
 from nseg.pattern.selection import PatternIndex
 from nseg.pattern.trials import PatternTester
 from nseg.pattern.typed_graph import Edge, NodeLabel, TypedGraph
+from nseg.storage.commit import code_commit
 
 EFFORT = 20_000
 SQUARE = {(0, 1): "", (1, 2): "", (2, 3): "", (0, 3): ""}
@@ -361,12 +361,10 @@ def main() -> None:
     if arguments.out is not None and arguments.out.exists() and arguments.only is not None:
         for line in csv.DictReader(arguments.out.open()):
             lines.setdefault(line["set"], []).append(line)
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
     for name in chosen:
-        lines[name] = [line | {"commit": git.stdout.strip()} for line in known[name]()]
+        lines[name] = [line | {"commit": code_commit()} for line in known[name]()]
         print(lines[name], flush=True)
-        if arguments.out is not None:
-            write_table(arguments.out, [line for some in lines.values() for line in some])
+        write_table(arguments.out, [line for some in lines.values() for line in some])
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from authors import paper_numbers
 from csv_table import write_table
-from race import ROOT, Row, Run, Task, current_commit
+from race import ROOT, Row, Run, Task
 
 from nseg import NsegWarning, datasets
 from nseg.baselines.pgexplainer import AUTHORS, PGExplainer
@@ -61,7 +61,7 @@ def main() -> None:
         price = 0.01 if task.config["task_level"] == "node" else 0.05
         for training, changes in (("the authors'", {**AUTHORS, "size": price}), ("ours", {})):
             row = {"dataset": name, "training": training} | measure(task, PGExplainer.paper(name, **changes))
-            rows.append(row | {"commit": current_commit()})
+            rows.append(row)
         theirs = {
             key: published.get((PAPER_NAMES[name], "pgexplainer", metric), "")
             for key, metric in (

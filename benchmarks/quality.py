@@ -21,7 +21,6 @@ Fid- at 0.
 from __future__ import annotations
 
 import argparse
-import csv
 import os
 import time
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ import authors
 import networkx as nx
 import numpy as np
 import torch
+from csv_table import write_table
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -269,11 +269,7 @@ def show(title: str, lines: list[dict[str, Any]], path: Path | None) -> None:
     for line in lines:
         table.add_row(*(f"{v:.4g}" if isinstance(v, float) else str(v) for v in (line.get(c, "") for c in columns)))
     Console(width=240).print(table)
-    if path is not None:
-        with path.open("w", newline="") as file:
-            writer = csv.DictWriter(file, columns)
-            writer.writeheader()
-            writer.writerows({k: round(v, 5) if isinstance(v, float) else v for k, v in line.items()} for line in lines)
+    write_table(path, ({k: round(v, 5) if isinstance(v, float) else v for k, v in line.items()} for line in lines))
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from csv_table import write_table
 from planted import SHAPES
-from race import ROOT, Row, Run, Task, current_commit, hardened
+from race import ROOT, Row, Run, Task, hardened
 from torch import Tensor, nn
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.nn import SimpleConv, global_add_pool
@@ -35,6 +35,7 @@ from nseg import Explainer, NsegWarning
 from nseg.baselines import CATALOGUE, find
 from nseg.errors import MissingError, ModelError, UnsupportedError
 from nseg.explain.algorithm import BatchedAlgorithm
+from nseg.storage.commit import code_commit
 
 WIDTH = 40
 """Maximum number of nodes of a graph: columns of the one-hot numbers. One more column says whether a node is red."""
@@ -306,7 +307,7 @@ def main() -> None:
     for case in cases(asked.instances, asked.seed):
         for name in asked.methods:
             for row in measure(case, name, asked.seed):
-                rows.append(row | {"seed": asked.seed, "commit": current_commit()})
+                rows.append(row | {"seed": asked.seed, "commit": code_commit()})
                 print(*row.values(), flush=True)
             write_table(asked.out, rows)
     write_page(asked.page, rows)

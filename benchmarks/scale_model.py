@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from csv_table import write_table
+
 HOUR = 3600.0
 WORKERS = (1, 10, 30, 100, 200, 300, 1000, 10_000)
 EDGES, NODES, FEATURES, TARGETS, SHARD = 10**9, 10**8, 16, 10**7, 256
@@ -246,11 +248,7 @@ def main() -> None:
     rows = measure(args.nodes, args.shard) if args.measure else forecast_rows(read_shards(args.shards), args.shard)
     for row in rows:
         print("  ".join(f"{name} {value:g}" for name, value in row.items()))
-    if args.out is not None:
-        with args.out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+    write_table(args.out, rows)
 
 
 if __name__ == "__main__":

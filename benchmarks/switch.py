@@ -9,7 +9,6 @@ bound of PNS and mean number of kept bonds.
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -42,11 +41,10 @@ def measure(name: str, algorithm: Any) -> dict[str, Any]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False, cwd=HERE)
     rows = [measure("nseg", NSEG()), measure("gnnexplainer", make("gnnexplainer", intervention="remove"))]
     for row in rows:
         print(row)
-    write_table(HERE / "results" / "switch.csv", [row | {"commit": git.stdout.strip()} for row in rows])
+    write_table(HERE / "results" / "switch.csv", rows)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import cProfile
-import csv
 import math
 import pstats
 import time
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from csv_table import write_table
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv, global_mean_pool
@@ -186,9 +186,7 @@ def main() -> None:
         rows = [row for name in args.datasets for row in measure_dataset(name, args.instances, args.times)]
     for subject, what, value in rows:
         print(f"{subject:24} {what:32} {value:.4g}")
-    if args.out is not None:
-        with args.out.open("w", newline="") as file:
-            csv.writer(file).writerows([("subject", "what", "value"), *rows])
+    write_table(args.out, [{"subject": subject, "what": what, "value": value} for subject, what, value in rows])
 
 
 if __name__ == "__main__":

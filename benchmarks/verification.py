@@ -6,15 +6,14 @@ Run it alone on the machine: ``python benchmarks/verification.py``. Results: ``r
 from __future__ import annotations
 
 import argparse
-import csv
 import statistics
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from csv_table import write_table
 from torch import Tensor, nn
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
@@ -96,7 +95,6 @@ def main() -> None:
     parser.add_argument("--times", type=int, default=3)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     rows = []
     for name, explain, data, index in cases(not asked.no_million):
         seconds(explain, data, index[:2])  # warm up
@@ -109,14 +107,10 @@ def main() -> None:
             "seconds": f"{total:.2f}",
             "verification": f"{checking:.2f}",
             "share": f"{checking / total:.3f}",
-            "commit": git.stdout.strip(),
         }
         print(row, flush=True)
         rows.append(row)
-    with RESULTS.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_table(RESULTS, rows)
 
 
 if __name__ == "__main__":

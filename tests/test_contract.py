@@ -37,11 +37,13 @@ CHEAP: dict[str, dict[str, Any]] = {
     "exhaustive": {"undirected": False},
     "subgraphx": {"rollouts": 2, "children": 2, "samples": 2},
     "captum": {"samples": 2},
+    "graphmask": {"epochs": 2},
+    "greedy_deletion": {"most": 3},
 }
 """Settings under which a method takes milliseconds and still uses all of its code."""
 
 NODE_KINDS = ("object", "attributes", "common_attributes")
-EDGES_ONLY = {"pgexplainer", "cf_gnnexplainer", "attention", "captum"}
+EDGES_ONLY = {"pgexplainer", "cf_gnnexplainer", "attention", "captum", "graphmask"}
 WHOLE_NODES_ONLY = {"grad_cam", "pagerank", "pgm_explainer", "exhaustive", "subgraphx"}
 EDGES = {"edge_mask_type": "object"}
 TOLERANCE = {"rtol": 1e-3, "atol": 1e-4}

@@ -21,6 +21,7 @@ CANNOT = {
     "grad_cam": "one row per node",
     "attention": "graphs of one type",
     "captum": "graphs of one type",
+    "graphmask": "graphs of one type",
 }
 OF_VALUES = ("nseg", "gnnexplainer", "occlusion", "integrated_gradients")
 METHODS = [name for name in CATALOGUE if name not in CANNOT]

@@ -60,6 +60,7 @@ RIVALS = {
     "cf2": {"steps": 2},
     "subgraphx": {"rollouts": 2},
     "captum": {"samples": 2},
+    "graphmask": {"epochs": 2},
 }
 PAIRS = torch.tensor([[0, 3, 7], [5, 9, 1]])
 

@@ -55,6 +55,9 @@ CATALOGUE = {
     "eig_search": MethodEntry(
         "baselines.eig_search", "EiGSearch", "drop of log p when one element is left out, then the best prefix"
     ),
+    "greedy_deletion": MethodEntry(
+        "baselines.greedy", "GreedyDeletion", "elements taken away greedily until the class changes (necessity)"
+    ),
     "subgraphx": MethodEntry(
         "baselines.subgraphx",
         "SubgraphX",
@@ -66,6 +69,12 @@ CATALOGUE = {
     ),
     "attention": MethodEntry("baselines.pyg", "Attention", "the model's own attention coefficients; needs attention layers"),
     "captum": MethodEntry("baselines.pyg", "Captum", "attribution by Captum, Shapley values by default", seeded=True),
+    "graphmask": MethodEntry(
+        "baselines.pyg",
+        "GraphMask",
+        "gates that close messages which the prediction can do without",
+        seeded=True,
+    ),
     "gnnexplainer": MethodEntry(
         "baselines.gnnexplainer", "GNNExplainer", "the mask that keeps the prediction (sufficiency)", seeded=True
     ),

@@ -65,13 +65,20 @@ def probability_drops(causal: CausalModel, parts: MaskParts) -> Tensor:
 
 
 @torch.no_grad()
-def probabilities_without_each(causal: CausalModel, parts: MaskParts) -> tuple[Tensor, Tensor]:
-    """p of each element's instance, and p without the element, [n] each; world k lacks the k-th element everywhere."""
-    position, owner, p = parts.position, parts.owner, causal.do()[0]
+def probabilities_without_each(causal: CausalModel, parts: MaskParts, kept: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """p of each element's instance, and p without the element, [n] each; world k lacks the k-th element everywhere.
+
+    Args:
+        causal, parts: the instances and the parts of their masks.
+        kept: elements of the graphs from which one more is left out, [n]; all if None.
+    """
+    position, owner = parts.position, parts.owner
+    kept = torch.ones_like(position, dtype=torch.bool) if kept is None else kept
+    p = causal.do(parts.to_weights(parts.unflatten(kept.to(causal.dtype).unsqueeze(0))))[0]
     without = p.new_zeros(position.numel())
     for first in range(0, int(parts.count.max()), WORLDS_AT_ONCE):
         block = ((first <= position) & (position < first + WORLDS_AT_ONCE)).nonzero().flatten()
         world = torch.arange(first, int(position[block].max()) + 1, device=owner.device).unsqueeze(1)
-        p_without = causal.do(parts.to_weights(parts.unflatten((position != world).to(causal.dtype))))  # [K, B]
+        p_without = causal.do(parts.to_weights(parts.unflatten(((position != world) & kept).to(causal.dtype))))  # [K, B]
         without[block] = p_without[position[block] - first, owner[block]]
     return p[owner], without

@@ -30,7 +30,8 @@ class SubgraphXSettings(BaseSettings):
     Args:
         rollouts: walks from the whole graph down to a small subgraph.
         nodes: number of nodes at which a walk ends, or half of all nodes if these are fewer.
-        children: nodes that may be pruned at each step, those with the fewest neighbours first.
+        children: ways to prune at each step, nodes with the fewest neighbours first.
+        levels: steps of a walk; of a graph with more nodes than this, a step prunes several nodes at once.
         samples: coalitions that a Shapley value is estimated from.
         explore: how much unvisited subgraphs are preferred to those with a high value.
     """
@@ -38,6 +39,7 @@ class SubgraphXSettings(BaseSettings):
     rollouts: int = integer_field(20, 1)
     nodes: int = integer_field(5, 1)
     children: int = integer_field(12, 1)
+    levels: int = integer_field(30, 1)
     samples: int = integer_field(10, 1)
     explore: float = number_field(10.0)
 
@@ -54,8 +56,9 @@ class SubgraphX(BatchedAlgorithm):
     Half of a soft score is the share of these subgraphs that an element belongs to, half whether it is in the best one.
 
     Reference: Yuan et al., *On Explainability of Graph Neural Networks via Subgraph Explorations*, ICML 2021. Cost:
-    ``rollouts`` walks of one step per node, each of 2 ``samples`` forward passes per child, instance by instance.
-    Deviation: coalitions are drawn from all nodes of the computation graph, which are those that can matter.
+    ``rollouts`` walks of up to ``levels`` steps, each of 2 ``samples`` forward passes per child, instance by instance.
+    Deviations: coalitions are drawn from all nodes of the computation graph, which are those that can matter; the original
+    prunes one node per step also of large graphs, which would take minutes per instance here.
 
     >>> SubgraphX(rollouts=5)
     SubgraphX(rollouts=5)
@@ -159,9 +162,10 @@ class _Tree:
         if parent.children is not None:
             return parent.children
         found: dict[bytes, _Subgraph] = {}
-        for node in self._prunable(parent.kept).tolist():
+        at_once = -(-self.instances.num_nodes // self.settings.levels)
+        for nodes in torch.split(self._prunable(parent.kept, at_once), at_once):
             smaller = parent.kept.clone()
-            smaller[node] = False
+            smaller[nodes] = False
             kept = self._component(smaller)
             if bool(kept.any()):
                 key = kept.cpu().numpy().tobytes()
@@ -174,15 +178,15 @@ class _Tree:
         parent.children = list(found.values())
         return parent.children
 
-    def _prunable(self, kept: Tensor) -> Tensor:
-        """Nodes with the fewest neighbours among the kept ones; explained nodes stay."""
+    def _prunable(self, kept: Tensor, at_once: int) -> Tensor:
+        """Nodes with the fewest neighbours among the kept ones, so many for each child; explained nodes stay."""
         inside = _between(kept, self.instances)
         degree = inside.new_zeros(kept.numel()).index_add(0, self.instances.edge_index.flatten(), inside.repeat(2))
         free = kept.clone()
         if self.instances.explained_nodes is not None:
             free[self.instances.explained_nodes.flatten()] = False
         order = torch.argsort(torch.where(free, degree, torch.inf), stable=True)
-        return order[: min(int(free.sum()), self.settings.children)]
+        return order[: min(int(free.sum()), self.settings.children * at_once)]
 
     def _component(self, kept: Tensor) -> Tensor:
         """The connected components of the explained nodes, or the largest one."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -50,6 +51,7 @@ def bench(
     pool = backends.make(backend, workers, address)
     folder, show = out or Path("runs") / study.name, not quiet and not as_json
     run, trials = start(study, folder, " ".join(["nseg", *sys.argv[1:]]))
+    started = time.monotonic()
     left = [key for key in trials if not run.done(key, study.measures, retry)]
     if show:
         console().print(f"{study.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
@@ -62,10 +64,19 @@ def bench(
                 write_line(in_one_line(record, study.columns))
     failed = [record for record in run.records(trials) if record["status"] == "failed"]
     if show:
-        console().print(f"{len(trials) - len(failed)} of {len(trials)} trials done. To see them: nseg report {folder}")
+        console().print(f"{len(trials) - len(failed)} of {len(trials)} trials done{took(run.records(trials), started)}.")
+        console().print(f"To see them: nseg report {folder}")
     if failed:
         typer.echo(f"nseg: {len(failed)} trials failed; the first:\n{failed[0]['traceback']}", err=True)
         raise typer.Exit(1)
+
+
+def took(records: Sequence[dict[str, Any]], started: float) -> str:
+    """What a run took by the clock, and what all its trials took of the processor."""
+    busy = sum(one.get("cpu_seconds", 0) + one.get("measure_seconds", 0) for one in records)
+    return (
+        f" after {(time.monotonic() - started) / 60:.1f} min ({busy / 60:.1f} min of processor time, earlier runs included)"
+    )
 
 
 @contextmanager

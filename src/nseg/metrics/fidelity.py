@@ -167,7 +167,7 @@ class Evaluator(WorldEvaluator):
         .. math:: F_+ = 1[\hat y = y] - \mathbb{E}\,1[\hat y^{E \setminus r_1(S)} = y],\quad
                   F_- = 1[\hat y = y] - \mathbb{E}\,1[\hat y^{E \setminus r_2(E \setminus S)} = y]
 
-        Zheng et al., *Towards Robust Fidelity for Evaluating Explainability of Graph Neural Networks*.
+        Zheng et al., *Towards Robust Fidelity for Evaluating Explainability of Graph Neural Networks*, ICLR 2024.
         """
         if not (0 <= alpha1 <= 1 and 0 <= alpha2 <= 1 and samples >= 1):
             raise InputError(

@@ -52,13 +52,28 @@ def f_fidelity(
     """
     if not 0 <= share < 1 or epochs < 0:
         raise InputError(f"share must be at least 0 and below 1, epochs at least 0 (got {share} and {epochs}).")
-    tuned, graphs = deepcopy(explainer.model), [data] if isinstance(data, Data) else list(data)
+    graphs = [data] if isinstance(data, Data) else list(data)
+    tuned = tuned_on_thinned(explainer.model, graphs, train_step, share, epochs, seed)
+    return fidelity_on(tuned, explainer, data, explanations, **options)
+
+
+def tuned_on_thinned(
+    model: nn.Module, graphs: Sequence[Data], train_step: TrainStep | None, share: float, epochs: int, seed: int
+) -> nn.Module:
+    """A copy of the network, fine-tuned on graphs without a random share of their edges."""
+    tuned = deepcopy(model)
     step = train_step or own_predictions(tuned, graphs)
     rng = torch.Generator().manual_seed(seed)
     tuned.train()
     for _ in range(epochs):
         step(tuned, [_without_random_pairs(graph, share, rng) for graph in graphs])
-    tuned.eval()
+    return tuned.eval()
+
+
+def fidelity_on(
+    tuned: nn.Module, explainer: Explainer, data: Data | Sequence[Data], explanations: Sequence[Explanation], **options: Any
+) -> dict[str, float]:
+    """Robust fidelity of explanations on another network than the one that was explained."""
     other, found = copy(explainer), [copy_explanation(one) for one in explanations]
     other.model = tuned
     for one in found:

@@ -18,6 +18,7 @@ import torch_geometric
 
 from nseg.backends import Backend, Local
 from nseg.errors import InputError
+from nseg.storage.commit import code_commit
 from nseg.storage.files import prepare_folder, write_bytes, write_json
 from nseg.storage.locks import lock_file
 from nseg.study.plan import Study, Trial, study_from_plain_data
@@ -110,6 +111,7 @@ def start(study: Study, folder: str | Path, command: str = "") -> tuple[StudyFol
             "study": study.name,
             "command": command,
             "seeds": list(study.seeds),
+            "commit": code_commit(),
             "code": hash_source("explanations"),
             "nseg": __version__,
             "python": platform.python_version(),

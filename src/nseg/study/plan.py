@@ -41,6 +41,7 @@ class Method:
         settings: settings of the method; they override the preset.
         grid: lists of values for settings; each combination is a variant with its own label.
         seeds: seeds of this method; the seeds of the study if empty.
+        every: explain only every n-th of the study's instances; the label should say so.
     """
 
     name: str
@@ -51,9 +52,11 @@ class Method:
     settings: dict[str, Any] = field(default_factory=dict)
     grid: dict[str, list[Any]] = field(default_factory=dict)
     seeds: tuple[int, ...] = ()
+    every: int = 1
 
     def __post_init__(self) -> None:
         check_method(self.name)
+        _check_stride(self.every)
         _check_choice(f"masks of {self.name}", self.masks, ("e", "f", "ef"))
         _check_choice(f"preset of {self.name}", self.preset, ("default", "paper"))
 
@@ -130,11 +133,8 @@ class Study:
                 f"Every method of a study must have its own label (got {labels}). Set label for the repeated ones."
             )
         strides = self.every.values() if isinstance(self.every, dict) else [self.every]
-        if any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in strides):
-            raise InputError(
-                f"every must be a positive integer, or a table with one per dataset (got {self.every}). "
-                "Use 1 for all instances."
-            )
+        for number in strides:
+            _check_stride(number)
 
     def variants(self, method: Method) -> Iterator[tuple[str, dict[str, Any]]]:
         """Label and settings of each variant of a method: one per combination of the grid."""
@@ -164,7 +164,7 @@ class Study:
                             method.preset,
                             settings,
                             seed,
-                            self.stride(dataset),
+                            self.stride(dataset) * method.every,
                         )
                     )
         return found
@@ -274,6 +274,14 @@ def _check_choices(what: str, values: tuple[str, ...], known: tuple[str, ...]) -
         raise InputError(f"{what} must be a list of different names (got {list(values)}). Name each once.")
     for value in values:
         _check_choice(what, value, known)
+
+
+def _check_stride(number: Any) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise InputError(
+            f"every must be a positive integer, in a study also a table with one per dataset (got {number!r}). "
+            "Use 1 for all instances."
+        )
 
 
 def format_setting(value: Any) -> str:

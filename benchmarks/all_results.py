@@ -1,0 +1,224 @@
+"""All results of the project, made anew at one commit.
+
+    NSEG_DATA=... python benchmarks/all_results.py --paper results.csv     # all, about 75 minutes on two quiet cores
+    NSEG_DATA=... python benchmarks/all_results.py --only race-gcn rules   # some
+    python benchmarks/all_results.py --list                                # the jobs, and what is done
+
+Two processes at a time, each on one thread; jobs whose result is a time run alone, at the end. What is done at this commit
+of the code is not done again, so a run that was stopped goes on: studies and the race even within a job. Each job's output
+is in ``runs/results/JOB.log``, and what it took in ``results/made.csv``. At the end every results file is checked for its
+commit. Commit results as you like meanwhile, but no code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from csv_table import write_table
+
+from nseg.storage.commit import code_commit
+
+ROOT = Path(__file__).parents[1]
+RUNS, RESULTS, PAGES = ROOT / "runs" / "results", ROOT / "benchmarks" / "results", ROOT / "docs" / "results"
+PAPER = "{paper}"
+KEPT = ("golden.json.gz", "accuracy.md", "msrc_seeds.csv", "speed_before.csv")
+"""Results that are made elsewhere: references of another engine, and the training of the shipped networks."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Commands that make some results.
+
+    Args:
+        name: what the job is called.
+        commands: words of each command; ``nseg`` or a script of this folder comes first.
+        cores: processes that it keeps busy; a job of two runs alone.
+    """
+
+    name: str
+    commands: tuple[tuple[str, ...], ...]
+    cores: int = 1
+
+
+def script(name: str, *words: str, out: str = "", cores: int = 1, job: str = "") -> Job:
+    """A script of this folder."""
+    written = ("--out", str(RESULTS / out)) if out else ()
+    return Job(job or name, ((f"{name}.py", *words, *written),), cores)
+
+
+def study(name: str, folder: str, workers: int = 1) -> Job:
+    """A study of the package and its report; studies in one folder share their explanations."""
+    run = ("nseg", "bench", name, "--out", str(RUNS / folder), "--workers", str(workers))
+    shown = ("nseg", "report", str(RUNS / folder), "--study", name, "--out", str(PAGES), "--no-html", "--format", "none")
+    return Job(name, (run, shown), workers)
+
+
+JOBS = (
+    study("fidelity-gcn", "gcn", 2),
+    study("fidelity-gin", "gin", 2),
+    script("race", "--networks", "gcn", job="race-gcn"),
+    script("race", "--networks", "gin", job="race-gin"),
+    study("sensitivity-split", "sensitivity"),
+    study("variants", "variants"),
+    study("thresholds", "gcn"),
+    study("sensitivity-alpha", "sensitivity-alpha"),
+    study("sensitivity-beta", "sensitivity-beta"),
+    study("tune", "tune"),
+    study("accuracy-gcn", "gcn"),
+    study("accuracy-gin", "gin"),
+    study("cost", "gcn"),
+    script("quality", "--every", "10", "--seeds", "0", "--out", str(RESULTS)),
+    script(
+        "quality",
+        *("--parts", "interventions", "--every", "40", "--seeds", "0", "1", "--out", str(RESULTS)),
+        job="interventions",
+    ),
+    script("methods", "--every", "7", "--paper", PAPER, out="methods.csv"),
+    script("methods", "--why", "--paper", PAPER, out="methods.csv", job="methods-why"),
+    script("authors", "--every", "7", "--paper", PAPER, out="authors.csv"),
+    script("pgexplainer", "--paper", PAPER),
+    script("rules", "--instances", "30"),
+    script("optimum", "--graphs", "10", "--seeds", "2", out="optimum.csv"),
+    script("outcomes"),
+    script("dblp", "--authors", "100"),
+    script("dblp_paths", "--authors", "50"),
+    script("patterns", "--number", "200", out="patterns.csv"),
+    script("switch"),
+    # alone, because their results are times
+    script("methods", "--same-epochs", "--every", "7", "--calls", "3", out="methods.csv", cores=2, job="methods-speed"),
+    script("speed", "--every", "2", "--calls", "4", out="speed.csv", cores=2),
+    script(
+        "speed",
+        *("--effort", "fast", "balanced", "thorough", "--masks", "e", "--networks", "gcn", "--every", "8", "--calls", "3"),
+        out="effort.csv",
+        cores=2,
+        job="effort",
+    ),
+    script("verification", "--times", "1", cores=2),
+    script("time_profile", out="time_profile.csv", cores=2),
+    script("time_profile", "--growth", out="time_growth.csv", cores=2, job="time-growth"),
+    script("cores", "--times", "3", out="cores.csv", cores=2),
+    script("metrics", out="metrics.csv", cores=2),
+    script("large", "--sizes", "100k", "1M", "--targets", "200", "--epochs", "1", out="large.csv", cores=2),
+    script("large", "--load", "--instances", "10000", out="load.csv", cores=2, job="load"),
+    script("scale_model", "--measure", out="scale_local.csv", cores=2, job="scale-local"),
+    script("scale_model", out="scale_model.csv", cores=2, job="scale-model"),
+    script("report", cores=2),
+    script("studio", out="studio.csv", cores=2),
+    script("page", cores=2),
+    script("faults", cores=2),
+)
+
+
+class Runner:
+    """Runs jobs, at most two processes at a time, and notes what each took.
+
+    Args:
+        folder: for the state and the logs.
+        paper: file with the paper's numbers; None leaves the comparison out.
+    """
+
+    def __init__(self, folder: Path, paper: Path | None = None) -> None:
+        self.folder, self.paper, self.commit = folder, paper, code_commit() or ""
+        self.state = folder / "state.json"
+        known: dict[str, Any] = json.loads(self.state.read_text()) if self.state.exists() else {}
+        self.done: dict[str, dict[str, Any]] = known["done"] if known.get("commit") == self.commit else {}
+        self.running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = {}
+
+    def run(self, jobs: Iterable[Job]) -> list[str]:
+        """Run what is not done, in order; returns the names of jobs that failed."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        left, failed = [job for job in jobs if job.name not in self.done], list[str]()
+        try:
+            while left or self.running:
+                if left and sum(job.cores for job, _, _ in self.running.values()) + left[0].cores <= 2:
+                    self._start(left.pop(0))
+                elif (name := self._wait()) is not None:
+                    failed.append(name)
+        finally:
+            for pid in self.running:
+                os.killpg(pid, signal.SIGTERM)
+        return failed
+
+    def words(self, command: Sequence[str]) -> list[str]:
+        """A command as it is started."""
+        if self.paper is None and PAPER in command:
+            at = list(command).index(PAPER)
+            command = [*command[: at - 1], *command[at + 1 :]]
+        first, *rest = (word.replace(PAPER, str(self.paper)) for word in command)
+        start = ["-c", "from nseg.cli import run; run()"] if first == "nseg" else [str(ROOT / "benchmarks" / first)]
+        return [sys.executable, *start, *rest]
+
+    def _start(self, job: Job) -> None:
+        """Start all commands of a job, one after the other, in one process."""
+        chain = [self.words(command) for command in job.commands]
+        program = f"import subprocess\nfor words in {chain!r}:\n    subprocess.run(words, check=True)"
+        with (self.folder / f"{job.name}.log").open("w") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", program],
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                start_new_session=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+            )
+        print(f"{time.strftime('%H:%M:%S')} {job.name} starts", flush=True)
+        self.running[process.pid] = job, process, time.monotonic()
+
+    def _wait(self) -> str | None:
+        """Wait for the next job to end; returns its name if it failed."""
+        pid, status, usage = os.wait3(0)
+        job, process, began = self.running.pop(pid)
+        process.returncode = os.waitstatus_to_exitcode(status)  # so that Popen does not wait for it
+        took = {"seconds": round(time.monotonic() - began, 1), "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1)}
+        print(f"{time.strftime('%H:%M:%S')} {job.name} {'failed' if process.returncode else 'done'} {took}", flush=True)
+        if process.returncode:
+            return job.name
+        self.done[job.name] = took
+        self.state.write_text(json.dumps({"commit": self.commit, "done": self.done}, indent=1))
+        write_table(RESULTS / "made.csv", [{"job": name, **one} for name, one in self.done.items()])
+        return None
+
+
+def of_another_commit(commit: str) -> list[str]:
+    """Results files of which a part was made at another commit, or that do not say at which."""
+    found = []
+    for path in sorted(RESULTS.glob("*.csv")):
+        with path.open(newline="") as file:
+            if path.name not in KEPT and {row.get("commit") for row in csv.DictReader(file)} != {commit}:
+                found.append(path.name)
+    manifests = {path.name: json.loads(path.read_text()).get("commit") for path in sorted(PAGES.glob("*-manifest.json"))}
+    return found + [name for name, made_at in manifests.items() if made_at != commit]
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="+", choices=[job.name for job in JOBS], metavar="JOB")
+    parser.add_argument("--paper", type=Path, help="the paper's numbers, see README.md")
+    parser.add_argument("--list", action="store_true", help="list the jobs, and what those that are done took")
+    asked = parser.parse_args(words)
+    runner = Runner(RUNS, asked.paper and asked.paper.resolve())
+    if asked.list:
+        print("\n".join(f"{job.name} {runner.done.get(job.name, '')}" for job in JOBS))
+        return
+    failed = runner.run(job for job in JOBS if asked.only is None or job.name in asked.only)
+    subprocess.run([sys.executable, str(ROOT / "docs" / "fill_tables.py")], check=True)
+    stale = of_another_commit(runner.commit)
+    print(f"Commit {runner.commit}. Of another commit: {', '.join(stale) or 'nothing'}.")
+    if failed:
+        sys.exit(f"Failed: {', '.join(failed)}. See {RUNS.relative_to(ROOT)}, then start again.")
+
+
+if __name__ == "__main__":
+    main()
