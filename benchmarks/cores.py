@@ -3,8 +3,8 @@
     python benchmarks/cores.py --out benchmarks/results/cores.csv
 
 First part: seconds of ``explain_many`` in this process ("here"), in one worker process and in one per core; medians of
-alternating runs. "started" includes the start of the workers, which takes a few seconds; "there" uses workers that are
-already running (one ``Processes`` object for several calls).
+alternating runs. "started" includes the start of the workers, as a call with ``backend="processes"`` does; "there" uses
+workers that are already running (one ``Processes`` object for several calls).
 Second part, on one thread: a profile of explaining, and the time of a search step against a bare pass, which only sends the
 same worlds forward and backward through the model. One bare pass follows each step, because the speed of a machine drifts.
 Needs a quiet machine.
@@ -39,7 +39,7 @@ STEPS = 300
 
 
 def time_backends(explain: Explainer, data: Any, index: list[int], workers: int, repeats: int) -> dict[str, float]:
-    """Median seconds in this process, in one worker and in several, and the seconds of the first call of each backend."""
+    """Median seconds in this process, in one worker and in several, with and without their start."""
     found: dict[str, list[float]] = {}
 
     def timed(name: str, **options: Any) -> Any:
@@ -48,15 +48,16 @@ def time_backends(explain: Explainer, data: Any, index: list[int], workers: int,
         found.setdefault(name, []).append(time.perf_counter() - start)
         return explanations
 
+    here = timed("first", backend="local")  # warm up
     with Processes(1) as one, Processes(workers) as several:
-        backends = {"here": "local", "1": one, f"{workers}": several}
-        here = timed("first", backend="local")  # warm up
-        for name, backend in [(name, backend) for name, backend in backends.items() if backend != "local"]:
-            there = timed(f"{name} started", backend=backend)
+        for pool in (one, several):
+            there = timed("first", backend=pool)
             assert all(torch.equal(a.edge_mask, b.edge_mask) and a.pns == b.pns for a, b in zip(here, there, strict=True))
         for _ in range(repeats):
-            for name, backend in backends.items():
-                timed(name if name == "here" else f"{name} there", backend=backend)
+            timed("here", backend="local")
+            for count, pool in ((1, one), (workers, several)):
+                timed(f"{count} there", backend=pool)
+                timed(f"{count} started", backend="processes", workers=count)
     return {name: median(seconds) for name, seconds in found.items() if name != "first"}
 
 

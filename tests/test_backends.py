@@ -43,6 +43,7 @@ def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
             yield made_
 
 
+pytestmark = pytest.mark.filterwarnings("ignore:backend='processes' ran in this process alone")  # may be: shards are tiny
 PAIRS = torch.tensor([[0, 3, 7], [2, 9, 7]])
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each new worker imports all of this, for seconds
 
@@ -224,6 +225,71 @@ def test_a_worker_that_dies_is_replaced_and_one_that_has_lost_its_driver_ends(
             list(backend.map(always_die, [0]))
 
 
+class Meeting:
+    """A function whose calls may be made anywhere, and end only when two processes have begun one; returns the process."""
+
+    anywhere = True
+
+    def __init__(self, folder: Path, dies: bool = False) -> None:
+        self.folder, self.dies, self.driver = folder, dies, os.getpid()
+
+    def __call__(self, _: int) -> int:
+        (self.folder / str(os.getpid())).touch()
+        while len(list(self.folder.iterdir())) < 2:
+            time.sleep(0.01)
+        if self.dies and os.getpid() != self.driver:
+            os._exit(3)
+        return os.getpid()
+
+
+def where(_: int) -> int:
+    return os.getpid()
+
+
+where.anywhere = True
+
+
+def test_this_process_is_one_of_the_workers_and_takes_over_from_one_that_dies(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Processes(2) as pool:
+        (tmp_path / "lives").mkdir()
+        places = dict(pool.map(Meeting(tmp_path / "lives"), range(4)))
+        assert sorted(places) == [0, 1, 2, 3]
+        assert len(pool._processes) == 1
+        assert set(places.values()) == {os.getpid(), pool._processes[0].process.pid}
+        assert pool.note() is None
+        (tmp_path / "dies").mkdir()
+        monkeypatch.setattr("nseg.backends.processes.new_process", slow_start)
+        assert set(dict(pool.map(Meeting(tmp_path / "dies", dies=True), range(9))).values()) == {os.getpid()}
+
+
+def slow_start(code: str, file_descriptor: int) -> subprocess.Popen[bytes]:
+    """A worker process that takes an hour to start."""
+    return start.new_process("import time; time.sleep(3600)", file_descriptor)
+
+
+def test_what_is_done_before_workers_have_started_is_done_here_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nseg.backends.processes.can_fork", lambda: False)
+    monkeypatch.setattr("nseg.backends.processes.new_process", slow_start)
+    here = explain_many(made(), graph(), TARGETS, **CUT)
+    for options, why in [(CUT, "shards were done before another worker had started"), ({}, "there is one shard")]:
+        with pytest.warns(nseg.NsegWarning, match=f"in this process alone, because that was faster: .*{why}"):
+            there = explain_many(made(), graph(), TARGETS, backend="processes", workers=2, **options)
+        assert [one.pns for one in here] == [one.pns for one in there]
+    with Processes() as pool:
+        assert set(dict(pool.map(where, range(5))).values()) == {os.getpid()}
+        with pytest.raises(ZeroDivisionError):
+            list(pool.map(divide, [1, 0]))
+
+
+def divide(number: int) -> float:
+    return 1 / number
+
+
+divide.anywhere = True
+
+
 @pytest.mark.slow
 def test_workers_end_with_a_driver_that_is_killed_and_nothing_is_left_in_shared_memory() -> None:
     script = (
@@ -335,7 +401,7 @@ def test_forked_and_new_workers_give_the_same_explanations(
 @pytest.mark.skipif(not hasattr(os, "fork") or sys.platform != "linux", reason="only Linux forks safely")
 def test_a_fork_keeps_no_socket_of_another_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nseg.backends.processes.can_fork", lambda: True)
-    with Processes(2) as pool:
+    with Processes(3) as pool:
         pool.prepare(5)
         first, second = pool._processes
         for _ in range(100):  # a worker closes what it inherited as its first act, which may take it a moment

@@ -26,16 +26,21 @@ class Backend(ABC):
         """Call the function on each item and yield the results as they finish.
 
         The function is sent to each worker once, so the function object may cache values between calls. If it has an
-        attribute ``gpus``, each call gets that many GPUs. At most one item per worker is in progress, and an item is only
-        read from ``items`` when a worker is free: studies use this to lock a trial just before it starts. An exception
-        that the function raises is raised here. Closing the generator stops the workers that are busy.
+        attribute ``gpus``, each call gets that many GPUs. If it has a true attribute ``anywhere``, this process may be one
+        of the workers. At most one item per worker is in progress, and an item is only read from ``items`` when a worker is
+        free: studies use this to lock a trial just before it starts. An exception that the function raises is raised here.
+        Closing the generator stops the workers that are busy.
 
         Yields:
             the position of an item and its result, in the order in which calls finish.
         """
 
     def prepare(self, items: int) -> None:  # noqa: B027 - not abstract: most backends have nothing to prepare
-        """Fork workers for so many items, if they are forks: to be called before the caller starts threads."""
+        """Fork workers for so many calls that may be made anywhere, if they are forks: before the caller starts threads."""
+
+    def note(self) -> str | None:
+        """A sentence if the last map was made in this process alone, although the backend has workers."""
+        return None
 
     def close(self) -> None:  # noqa: B027 - not abstract: the local backend has no workers to stop
         """Stop the workers."""

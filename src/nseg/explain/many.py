@@ -166,7 +166,7 @@ def _explain_in_memory(
 ) -> ExplanationList:
     explanations = _explain_all(backend, job, shards, meter)
     unfinished = describe_unfinished(explanations, job.time)
-    _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), [*job.notes, *unfinished])
+    _warn(0, sum(one.get("left_out", 0) > 0 for one in explanations), [*job.notes, *unfinished, *_where(backend)])
     return ExplanationList(with_names(one, names) for one in explanations)
 
 
@@ -213,7 +213,13 @@ def _explain_missing(
             break
         folder.distrust(plain)  # a verified sample shows that shortcuts are wrong: all other shards again
         job.plain, missing = True, folder.missing()
-    _warn(failed, thinned, notes)
+    _warn(failed, thinned, [*notes, *_where(backend)])
+
+
+def _where(backend: Backend) -> list[str]:
+    """A sentence if a backend with workers used none."""
+    note = backend.note()
+    return [] if note is None else [note]
 
 
 def _warn(failed: int, thinned: int, notes: Sequence[str]) -> None:
@@ -242,6 +248,8 @@ class _EncodedResult(NamedTuple):
 
 class _EncodedJob:
     """A job whose results are stored."""
+
+    anywhere = True
 
     def __init__(self, job: ExplainJob) -> None:
         self.job, self.gpus = job, job.gpus

@@ -83,17 +83,17 @@ class ExplainJob(ABC):
         *("targets", "plain", "outcome", "feature_baseline", "edge_baseline", "time"),
     )
     """Attributes that travel to workers; everything else is worked out there."""
+    anywhere = True  # shards are short enough that the calling process may explain some itself
 
     def __init__(
         self, explainer: Explainer, data: Any, target: Any, budget: int, kwargs: dict[str, Any], strict: bool = True
     ) -> None:
-        self.explainer, self.data, self.target, self.kwargs, self.strict = explainer, data, target, kwargs, strict
-        self.budget = budget
+        self.explainer, self.data, self.target, self.budget = explainer, data, target, budget
+        self.kwargs, self.strict = kwargs, strict
         self.phenomenon = explainer.explanation_type is ExplanationType.phenomenon
         self.seed = torch.initial_seed()
         self.original_size: tuple[int, int] | None = None
-        self.targets = 1
-        self.plain = False
+        self.targets, self.plain = 1, False
         settings = self.algorithm.settings if isinstance(self.algorithm, BatchedAlgorithm) else BaseSettings()
         self.outcome: Outcome = outcome_of(explainer.model_config, settings.outcome)
         self.feature_baseline, self.edge_baseline = self._baselines(settings)
