@@ -52,7 +52,8 @@ from nseg.storage.commit import code_commit
 OUR_DATASETS = {"Mutagenicity": "mutagenicity", "MSRC_21": "msrc-21"}
 DATASETS = (*GRAPHS, *OUR_DATASETS)
 PYG = "gnnexplainer (PyG, looped)"
-METHODS = ("nseg", "nseg (paper)", *[name for name in CATALOGUE if name != "nseg"], PYG)
+ELSEWHERE = ("nseg", "attention", "captum", "graphmask", "subgraphx")  # needs other layers, or seconds: see race.py
+METHODS = ("nseg", "nseg (paper)", *[name for name in CATALOGUE if name not in ELSEWHERE], PYG)
 PAPER_NAMES = {"nseg (paper)": "nseg_pns_e", PYG: "gnnexplainer"}  # methods that the paper calls otherwise
 MOTIF_SIZES = math.prod(block for _, block, _ in GRAPHS.values())
 MASK_KINDS: dict[str, Any] = {"soft": "soft", "hard": "hard", "cut": 0.5}

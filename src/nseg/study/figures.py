@@ -24,6 +24,7 @@ COLOURS = (
     "#000000",
     "#999999",
 )
+DPI, PALETTE = 140, 64  # of PNG files: readable, and below 250 KB
 MARKERS = "osD^vPX*<>hd"
 OURS = "NSEG"  # always named in figures of cost
 
@@ -248,5 +249,14 @@ def save_figure(figure: Any, stem: str, folder: Any) -> Sequence[str]:
     metadata: dict[str, dict[str, None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
     for kind, facts in metadata.items():
         path = folder / f"{stem}.{kind}"
-        replace_file(path, lambda p, k=kind, m=facts: figure.savefig(p, format=k, dpi=160, metadata=m))  # type: ignore[misc]
+        replace_file(path, lambda p, k=kind, m=facts: figure.savefig(p, format=k, dpi=DPI, metadata=m))  # type: ignore[misc]
+    replace_file(folder / f"{stem}.png", lambda p: use_palette(folder / f"{stem}.png", p))
     return [f"{stem}.{kind}" for kind in metadata]
+
+
+def use_palette(source: Any, target: Any) -> None:
+    """Write a PNG file with a palette instead of full colours, which makes it a quarter as large."""
+    from PIL import Image  # matplotlib needs it too
+
+    with Image.open(source) as picture:
+        picture.convert("RGB").quantize(PALETTE).save(target, "png", optimize=True)
