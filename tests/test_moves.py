@@ -1,17 +1,16 @@
-"""Hard explanations: enumeration as the oracle, moves that never lose, connected explanations; and the descent loop."""
+"""Hard explanations: enumeration as the oracle, moves that never lose; and the descent loop."""
 
 from __future__ import annotations
 
 import itertools
 from dataclasses import replace
 
-import networkx as nx
 import pytest
 import torch
 from test_causal_model import causal_model
 from torch_geometric.data import Data
 from torch_geometric.explain.config import MaskType
-from zoo import GRAPH_CONFIG, NODE_MODELS, Molecule, Planted, explainer, graph, seeded
+from zoo import NODE_MODELS, Planted, explainer, graph, seeded
 
 from nseg import NSEG, Settings, SettingsError, baselines, explain_many
 from nseg.search import formulas
@@ -23,7 +22,6 @@ from nseg.search.moves import Limit, climb_merit, shrink
 from nseg.search.noise import uniform
 from nseg.search.objective import OBJECTIVES
 from nseg.search.parts import MaskParts, Masks
-from nseg.search.prefix import connected_ranking
 from nseg.search.subsets import SubsetScorer
 from nseg.search.worlds import evaluate, world_log_odds
 
@@ -233,49 +231,6 @@ def gap(causal, parts: MaskParts, masks: Masks) -> torch.Tensor:
     """p_factual - p_complement of each instance, [B]."""
     found = evaluate(causal, parts, masks.map(lambda mask: mask.float().unsqueeze(0)), (1.0,))
     return formulas.gap(found.p_factual, found.p_complement)[0]
-
-
-# --- connected -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("undirected", [False, True])
-def test_connected_explanations_are_connected_and_hold_the_explained_node(undirected: bool) -> None:
-    model, data = seeded(NODE_MODELS["gin"]), graph()
-    explain = explainer(model, NSEG(connected=True, undirected=undirected, tolerance=0.0))
-    kept = 0
-    for one in explain_many(explain, data, range(6)):
-        edges = one.node_id[one.edge_index[:, one.hard_edge_mask]].t().tolist()
-        together = nx.Graph(edges)
-        kept += len(edges)
-        assert not edges or (nx.is_connected(together) and one.output_id in together)
-    assert kept > 6
-    graphs = [graph(nodes=10, edges=11, seed=s) for s in range(3)]
-    explain = explainer(seeded(Molecule), NSEG(connected=True, undirected=undirected), GRAPH_CONFIG)
-    for one in explain_many(explain, graphs):
-        edges = one.edge_index[:, one.hard_edge_mask].t().tolist()
-        assert not edges or nx.is_connected(nx.Graph(edges))
-
-
-def test_edges_are_ranked_by_the_weakest_link_in_the_maximum_spanning_tree() -> None:
-    """The best path from the origin, as networkx finds it in that tree."""
-    data = graph(nodes=12, edges=30)
-    with causal_model(seeded(NODE_MODELS["gin"]), data, [5]) as causal:
-        here = causal.instances
-        part = MaskParts.of(here, edges=True, undirected=True).edges
-        score = uniform(torch.arange(part.owner.numel()), 1, (0,), torch.float).squeeze(1)
-        found, links = connected_ranking(part, score)
-        ends = here.node_id[here.edge_index].t().tolist()
-        whole = nx.Graph()
-        for (u, v), element in zip(ends, part.element.tolist(), strict=True):
-            whole.add_edge(u, v, weight=float(score[element]), element=element)
-        tree = nx.maximum_spanning_tree(whole)
-        for u, v, content in whole.edges(data=True):
-            weakest = []
-            for end in (u, v):
-                path = nx.shortest_path(tree, 5, end)
-                weakest.append(min([tree.edges[pair]["weight"] for pair in itertools.pairwise(path)], default=2.0))
-            assert float(found[content["element"]]) == pytest.approx(min(max(weakest), content["weight"]))
-        assert links.min() == 0
 
 
 # --- the descent loop ------------------------------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.candidates import Candidates
-from nseg.search.connected import is_connected
 from nseg.search.formulas import pns_bound, size
 from nseg.search.harden import SearchResult, SubsetSearch
 from nseg.search.moves import Limit, exchanges, shrink
 from nseg.search.parts import EDGES, MaskParts, Masks
+from nseg.search.pieces import is_connected
 from nseg.search.restarts import common_subsets
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import acceptable, canonical_choice, pick

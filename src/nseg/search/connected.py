@@ -1,251 +1,238 @@
 """Explanations whose edges are connected: moves that stay within connectedness, from several seeds.
 
-Edges may enter at the border of a subset, leave where they do not cut it in two, or do both at once. At node and link level
-a subset hangs together with the explained nodes; at graph level its edges form one piece. Nodes and features of a joint
-explanation are free.
+An edge enters with the shortest path to the subset, and leaves with what it cuts off, so that there is a move for every
+element; what several moves leave is made connected by its largest piece. Nodes and features of a joint explanation are
+free.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import cached_property
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.search.candidates import Candidates
+from nseg.search.copies import Copies
 from nseg.search.deadline import time_is_up
 from nseg.search.formulas import size
-from nseg.search.moves import Limit
-from nseg.search.parts import EDGES, EdgePart, MaskParts, Masks
-from nseg.search.prefix import best_prefix, connected_ranking
+from nseg.search.moves import MIN_GAIN, Limit
+from nseg.search.parts import EDGES, MaskParts, Masks
+from nseg.search.pieces import Reach, largest_piece
+from nseg.search.restarts import MANY_ELEMENTS, common_subsets, restart_subsets
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import DECIMALS, NEVER, SubsetScorer, acceptable, canonical_choice, pick, ranks
+from nseg.search.subsets import NEVER, SubsetScorer, acceptable, canonical_choice, pick, ranks
 from nseg.search.worlds import world_log_odds
 
-TRIED = 24
-"""Flips tried per instance and round."""
+TRIED = 64
+"""Flips tried per instance and round; of more elements those that the gradient proposes."""
 
-EXCHANGED = 4
+TOGETHER = (2, 4, 8, 16)
+"""How many of the best flips are also made at once."""
+
+EXCHANGED = 5
 """Elements that may leave, and elements that may enter in their place; every pair is tried."""
-
-SEEDS = 3
-"""Edges from which an explanation of a graph grows, besides the strongest of each ranking."""
 
 ROUNDS = 4
 """Rounds of moves for each round of the settings: a move changes few elements, because most would cut the subset."""
 
-CHECKED = 64
-"""Kept elements that are checked for whether the subset falls apart without them."""
+KICKS_AT_ONCE = 5
+"""Subsets around the best one that are climbed from in one batch of restarts."""
 
-MIN_GAIN = 2e-3
-"""How much a move must add to the merit to be made."""
+TIMES_MET = 4
+"""Climbs that must lead to the best merit known before no more are made."""
 
-
-# --- connectedness -------------------------------------------------------------------------------------------------------
-
-
-def is_connected(part: EdgePart, kept: Tensor) -> Tensor:
-    """Whether each of K subsets of edge elements [K, n] is connected in each instance, [K, B]; an empty one is."""
-    instances, (tail, head) = part.instances, part.instances.edge_index
-    weight = kept[:, part.element]  # [K, E]
-    touched = _touched(part, weight)
-    number, device = instances.num_nodes, tail.device
-    label = torch.where(touched, torch.arange(number, device=device), number)  # [K, N]
-    if instances.explained_nodes is not None:
-        label[:, instances.explained_nodes.flatten()] = -1
-    while True:
-        low = torch.where(weight, torch.minimum(label[:, tail], label[:, head]), number)
-        new = label.scatter_reduce(1, tail.expand_as(low), low, "amin").scatter_reduce(1, head.expand_as(low), low, "amin")
-        if torch.equal(new, label):
-            break
-        label = new
-    least = label.new_full((len(kept), len(instances)), number)
-    least = least.scatter_reduce(1, instances.node_owner.expand_as(label), label, "amin")
-    loose = touched & (label != least[:, instances.node_owner])
-    return size(loose.double(), instances.node_owner, len(instances)) == 0
+SHRUNK = 2
+"""Subsets of each instance from which elements are dropped."""
 
 
-def _touched(part: EdgePart, weight: Tensor) -> Tensor:
-    """Nodes that kept edges [K, E] touch, and the explained nodes, [K, N]."""
-    instances = part.instances
-    found = torch.zeros(len(weight), instances.num_nodes, dtype=torch.bool, device=weight.device)
-    for end in instances.edge_index:
-        found = found.scatter_reduce(1, end.expand_as(weight), weight, "amax")
-    if instances.explained_nodes is not None:
-        found[:, instances.explained_nodes.flatten()] = True
-    return found
-
-
-def border(part: EdgePart, kept: Tensor) -> Tensor:
-    """Edge elements outside a subset [n] that touch it; all of them if there is nothing to touch, [n]."""
-    instances, (tail, head) = part.instances, part.instances.edge_index
-    touched = _touched(part, kept[part.element].unsqueeze(0)).squeeze(0)
-    nothing = size(touched.double(), instances.node_owner, len(instances)) == 0
-    near = touched[tail] | touched[head] | nothing[instances.edge_owner]
-    return torch.zeros_like(kept).scatter_reduce(0, part.element, near, "amax") & ~kept
-
-
-# --- seeds ---------------------------------------------------------------------------------------------------------------
-
-
-@torch.no_grad()
-def connected_subset(
-    causal: CausalModel, parts: MaskParts, rankings: Masks, settings: BaseSettings, free: Tensor | None = None
-) -> Tensor:
-    """The smallest connected subset within ``tolerance`` of the best that is found, [n].
+@dataclass(frozen=True)
+class ConnectedSearch:
+    """Searches connected subsets of the elements of B instances.
 
     Args:
-        causal, parts: B instances and the parts of their masks, edges among them.
-        rankings: weights of the elements, [P, ...] per part.
-        settings: how subsets are compared, and the number of rounds.
-        free: a good subset that need not be connected, [n]; what connects it is one of the seeds.
+        causal, parts: the instances and the parts of their masks, edges among them.
+        settings: how subsets are compared.
     """
-    flat = parts.flatten(rankings)
-    found = [parts.flatten(best_prefix(causal, parts, parts.unflatten(one), settings)) for one in flat]
-    if settings.rounds:
-        found += list(_from_edges(causal, parts, flat[0], settings))
-        if free is not None:
-            found.append(_joined(parts, flat[0], free))
-    moves, done = _ConnectedMoves(causal, parts, settings), []
-    for kept in found:
-        done.append(moves.repeat(kept, ROUNDS * settings.rounds))
-    candidates = torch.stack([*found, *done])
-    merit, valid = moves.measure(len(candidates), lambda k: candidates[k])
-    if settings.rounds:
-        limit = Limit.of_candidates(merit, valid, settings.tolerance)
-        good = acceptable(merit, valid, settings.tolerance)[len(found) :]
-        small = torch.stack([moves.shrink(kept, limit, who) for kept, who in zip(done, good, strict=True)])
-        more = moves.measure(len(small), lambda k: small[k])
-        candidates, merit, valid = torch.cat([candidates, small]), torch.cat([merit, more[0]]), torch.cat([valid, more[1]])
-    good = acceptable(merit, valid, settings.tolerance)
-    return pick(candidates, canonical_choice(candidates, merit, good, parts), parts)
+
+    causal: CausalModel
+    parts: MaskParts
+    settings: BaseSettings
+
+    @torch.no_grad()
+    def best(self, prefixes: Tensor, free: Tensor) -> Tensor:
+        """The smallest connected subset within ``tolerance`` of the best that is found, [n].
+
+        Args:
+            prefixes: connected subsets to begin with, [P, n].
+            free: a good subset that need not be connected, [n].
+        """
+        parts, few = self.parts, self.parts.count <= MANY_ELEMENTS  # others climb only from what connects the free one
+        seeds = torch.cat([_joined(parts, free).unsqueeze(0), one_piece(parts, free.unsqueeze(0)), prefixes])
+        seeds = torch.cat([seeds, one_piece(parts, common_subsets(parts))])
+        first = torch.arange(len(seeds), device=few.device).unsqueeze(1) == 0
+        found = self._climbed(seeds, first | few)
+        for batch in range(math.ceil(self.settings.kicks / KICKS_AT_ONCE)):
+            met = (found.merit >= found.merit.amax(0) - MIN_GAIN).sum(0)
+            left = few & (met < TIMES_MET)
+            if not bool(left.any()) or time_is_up("kicks"):
+                break
+            around = one_piece(parts, restart_subsets(parts, found.best, KICKS_AT_ONCE, batch)[0][-KICKS_AT_ONCE:])
+            around = torch.where(left[parts.owner], around, found.best)
+            found = found + self._climbed(around, left.expand(len(around), -1))
+        return self._chosen(self._with_valid(found))
+
+    def _measure(self, kept: Tensor) -> Candidates:
+        scorer = SubsetScorer(self.causal, self.parts, self.settings)
+        return Candidates(self.parts, kept, *scorer.measure(len(kept), lambda p: kept[p]))
+
+    def _repeated(self, kept: Tensor, move: Move, who: Tensor) -> Candidates:
+        """What repeated moves make of P subsets [P, n] of those who should [P, B] move."""
+        copies = Copies(self.causal, self.parts, len(kept) if self.causal.strategy.batched else 1)
+
+        def repeat(flat: Tensor, p: slice) -> Tensor:
+            return _repeat(copies.causal, copies.parts, flat, self.settings, move, who[p].flatten())
+
+        return self._measure(copies.each(kept, repeat))
+
+    def _climbed(self, kept: Tensor, who: Tensor, must: bool = False) -> Candidates:
+        """What climbs make of P subsets; whether they must be valid."""
+        return self._repeated(kept, lambda moves, now, _: moves.climb(now, must), who)
+
+    def _with_valid(self, found: Candidates) -> Candidates:
+        """Add a valid subset near the best one, for instances that have none within ``tolerance`` of it."""
+        best, tolerance = found.merit.amax(0), self.settings.tolerance
+        none = ~(found.valid & (found.merit >= best - tolerance)).any(0) & (best > 0)
+        if not tolerance or not bool(none.any()) or time_is_up("moves"):
+            return found
+        return found + self._climbed(found.best.unsqueeze(0), none.unsqueeze(0), must=True)
+
+    def _chosen(self, found: Candidates) -> Tensor:
+        """The smallest subset within ``tolerance`` of the best that dropping elements of candidates leads to, [n]."""
+        tolerance, number = self.settings.tolerance, len(self.parts.instances)
+        limit = Limit.of_candidates(found.merit, found.valid, tolerance)
+        who = found.first(acceptable(found.merit, found.valid, tolerance), SHRUNK)
+        found = found + self._repeated(
+            found.kept, lambda moves, now, which: moves.shrink(now, limit.of(which % number)), who
+        )
+        return pick(found.kept, found.choice(tolerance), self.parts)
 
 
-def _from_edges(causal: CausalModel, parts: MaskParts, weight: Tensor, settings: BaseSettings) -> list[Tensor]:
-    """Best prefixes that grow from the second strongest edge, the third, and so on, where whole graphs are explained."""
-    if parts.instances.explained_nodes is not None:
-        return []
-    part, found = parts.edges, []
-    masks = parts.unflatten(weight)
-    rank = ranks(masks[EDGES], part.owner)
-    for number in range(1, SEEDS + 1):
-        lifted = torch.where(rank == number, masks[EDGES].max() + 1, masks[EDGES])
-        found.append(parts.flatten(best_prefix(causal, parts, Masks({**masks, EDGES: lifted}), settings)))
-    return found
+def one_piece(parts: MaskParts, kept: Tensor) -> Tensor:
+    """Subsets [P, n] of whose edges only the largest piece is kept, or what hangs on the explained nodes."""
+    masks = parts.unflatten(kept)
+    return parts.flatten(Masks({**masks, EDGES: largest_piece(parts.edges, masks[EDGES])}))
 
 
-def _joined(parts: MaskParts, weight: Tensor, free: Tensor) -> Tensor:
-    """A connected subset that holds a given one as far as that is possible, [n]."""
-    part, masks, kept = parts.edges, parts.unflatten(weight), parts.unflatten(free)
-    span = masks[EDGES].max() - masks[EDGES].min() + 1
-    width, links = connected_ranking(part, (masks[EDGES] + span * kept[EDGES]).round(decimals=DECIMALS))
-    rank = ranks(width, part.owner, links)
-    last = torch.zeros(len(parts.instances), dtype=rank.dtype, device=rank.device)
-    reachable = kept[EDGES] & (width > -torch.inf)
-    last = last.scatter_reduce(0, part.owner, torch.where(reachable, rank + 1, 0), "amax")
-    return parts.flatten(Masks({**kept, EDGES: (rank < last[part.owner]) & (width > -torch.inf)}))
+def _joined(parts: MaskParts, free: Tensor) -> Tensor:
+    """All pieces of a subset, joined with the largest one by shortest paths, [n]."""
+    kept = parts.unflatten(free)
+    piece = largest_piece(parts.edges, kept[EDGES].unsqueeze(0))[0]
+    return parts.flatten(Masks({**kept, EDGES: piece | Reach(parts.edges, piece).joined(kept[EDGES].unsqueeze(0))[0]}))
 
 
 # --- moves ---------------------------------------------------------------------------------------------------------------
 
+Move = Callable[["_ConnectedMoves", Tensor, Tensor], tuple[Tensor, Tensor]]
+"""From moves, a subset and the numbers of the instances to a new subset and which instances have moved."""
+
+
+def _repeat(causal: CausalModel, parts: MaskParts, kept: Tensor, settings: BaseSettings, move: Move, who: Tensor) -> Tensor:
+    """Repeat a kind of move while it changes anything; instances that have not moved leave the batch, [n]."""
+    kept, moves = kept.clone(), _ConnectedMoves(causal, parts, settings)
+    numbers, members = (torch.arange(len(some), device=kept.device) for some in (who, kept))
+    for _ in range(ROUNDS * settings.rounds):
+        moves, numbers, members = moves.select(who, numbers, members)
+        if not members.numel() or time_is_up("moves"):
+            break
+        kept[members], who = move(moves, kept[members], numbers)
+    return kept
+
 
 class _ConnectedMoves(SubsetScorer):
-    """Moves from a connected subset [n] to others; an instance stays where no move improves it."""
+    """Moves from a connected subset [n] to others. Each returns the new subset and which instances have moved, [B]."""
 
-    def repeat(self, kept: Tensor, rounds: int) -> Tensor:
-        """Flip and exchange elements while the merit of any instance rises and there are rounds left, [n]."""
-        for _ in range(rounds):
-            if time_is_up("moves"):
-                break
-            kept, moved = self._flip(kept)
-            if not bool(moved.all()):
-                kept, exchanged = self._exchange(kept, ~moved)
-                moved = moved | exchanged
-            if not bool(moved.any()):
-                break
-        return kept
+    def select(self, stay: Tensor, numbers: Tensor, members: Tensor) -> tuple[_ConnectedMoves, Tensor, Tensor]:
+        """Moves of the instances that stay, their numbers and their elements."""
+        if bool(stay.all()) or not bool(stay.any()):
+            return self, numbers[stay], members[stay[self.parts.owner]]
+        causal = self.causal.select(stay.nonzero().flatten())
+        some = _ConnectedMoves(causal, self.parts.on(causal.instances), self.settings)
+        return some, numbers[stay], members[stay[self.parts.owner]]
 
-    def shrink(self, kept: Tensor, limit: Limit, who: Tensor) -> Tensor:
-        """Drop elements of some instances, one or several at once, as long as the merit stays within the limit, [n]."""
-        owner = self.parts.owner
-        for _ in range(ROUNDS * self.settings.rounds):
-            if time_is_up("moves"):
-                break
-            _, single = self._score_single(kept, self._can_leave(kept) & who[owner], limit.must)
-            free = (single >= limit.least[owner]) & (single <= limit.most[owner])
-            order = torch.where(free, ranks(torch.where(free, single, -torch.inf), owner), NEVER)
-            value = self._score_together(kept, order, limit.must)
-            good = (value >= limit.least) & (value <= limit.most)
-            drop = order < torch.where(good, self._lengths.unsqueeze(1), 0).amax(0)[owner]
-            if not bool(drop.any()):
-                break
-            kept = kept & ~drop
-        return kept
+    def climb(self, kept: Tensor, must: bool) -> tuple[Tensor, Tensor]:
+        """The best flip, or the best few flips together, if the merit rises; else the best exchange, if it does."""
+        after, leaves = self._flips(kept)
+        value, now = self._values(after, must), self._values(kept.unsqueeze(0), must)[0]
+        several = self._together(kept, after, torch.where(value > now, value, -torch.inf))
+        best, which = torch.cat([value, self._values(several, must)]).max(0)
+        moved = best > now + MIN_GAIN
+        new = torch.where(moved[self.parts.owner], pick(torch.cat([after, several]), which, self.parts), kept)
+        if not bool(moved.all()):
+            every = (torch.arange(len(some), device=kept.device) for some in (moved, kept))
+            stuck, numbers, members = self.select(~moved, *every)
+            pairs = stuck._pairs(kept[members], after[:, members], value[:, numbers], leaves[:, numbers])
+            best, which = stuck._values(pairs, must).max(0)
+            take = best > now[numbers] + MIN_GAIN
+            new[members] = torch.where(take[stuck.parts.owner], pick(pairs, which, stuck.parts), kept[members])
+            moved[numbers] = take
+        return new, moved
 
-    def _flip(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        """The best flip, or the best few flips together, if the merit rises; and which instances have moved."""
-        owner, now = self.parts.owner, self.score(1, lambda k: kept.unsqueeze(0))[0]
-        _, single = self._score_single(kept, self._can_leave(kept) | self._can_enter(kept))
-        order = torch.where(single > now[owner], ranks(single, owner), NEVER)
-        best, which = self._score_together(kept, order).max(0)
-        take = best > now + MIN_GAIN
-        return kept ^ ((order < self._lengths[which][owner]) & take[owner]), take
+    def shrink(self, kept: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
+        """The smallest subset that dropping one element or several leads to, if the merit stays within the limit."""
+        after, leaves = self._flips(kept)
+        value = torch.where(leaves, self.score(len(after), lambda k: after[k], limit.must), -torch.inf)
+        several = self._together(kept, after, torch.where(_within(value, limit), value, -torch.inf))
+        value = torch.cat([value, self.score(len(several), lambda k: several[k], limit.must)])
+        after = torch.cat([after, several])
+        good = _within(value, limit) & (self._number(after) < self._number(kept.unsqueeze(0)))
+        moved = good.any(0)
+        new = pick(after, canonical_choice(after, value, good, self.parts), self.parts)
+        return torch.where(moved[self.parts.owner], new, kept), moved
 
-    def _exchange(self, kept: Tensor, who: Tensor) -> tuple[Tensor, Tensor]:
-        """The best exchange of a kept element for one at the border, if the merit rises; and which instances have moved."""
-        owner, gain = self.parts.owner, self._gain(kept)
-        leaves, enters = (self._first(some, gain, EXCHANGED) for some in (kept, self._can_enter(kept)))
+    def _values(self, subsets: Tensor, must: bool) -> Tensor:
+        """Merits of P subsets [P, n], [P, B]."""
+        valid = torch.full_like(self.parts.count, must, dtype=torch.bool)
+        return self.score(len(subsets), lambda p: subsets[p], valid)
 
-        def flips(which: Tensor) -> Tensor:
-            return (leaves == which // EXCHANGED) | (enters == which % EXCHANGED)
+    def _number(self, subsets: Tensor) -> Tensor:
+        """Number of elements of P subsets [P, n], [P, B]."""
+        return size(subsets.double(), self.parts.owner, len(self.parts.instances))
 
-        value = self._score_connected(EXCHANGED**2, lambda k: kept ^ flips(k.unsqueeze(1)))
-        best, which = value.max(0)
-        take = (best > self.score(1, lambda k: kept.unsqueeze(0))[0] + MIN_GAIN) & who
-        return kept ^ (flips(which[owner]) & take[owner]), take
+    def _flips(self, kept: Tensor) -> tuple[Tensor, Tensor]:
+        """The subsets that flips lead to, [K, n], and which of the flips drop an element, [K, B].
 
-    @cached_property
-    def _lengths(self) -> Tensor:
-        return torch.tensor([1, 2, 4, 8, 16], device=self.parts.owner.device)
+        An edge that enters brings the shortest path to the subset; one that leaves takes what it cuts off.
+        """
+        owner, count = self.parts.owner, self.parts.count
+        rank, number = self.parts.position, min(int(count.max()), TRIED)
+        if bool((count > TRIED).any()):
+            rank = torch.where((count > TRIED)[owner], ranks(self._gain(kept), owner), rank)
+        one = rank == torch.arange(number, device=rank.device).unsqueeze(1)
+        flipped, before = self.parts.unflatten(kept ^ one), self.parts.unflatten(kept)[EDGES]
+        edges = flipped[EDGES]
+        edges = (edges & before) | Reach(self.parts.edges, before).joined(edges & ~before)
+        return one_piece(self.parts, self.parts.flatten(Masks({**flipped, EDGES: edges}))), self._number(one & kept) > 0
 
-    def _score_single(self, kept: Tensor, possible: Tensor, must: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Order in which possible flips are tried, and the score after each; -inf for those not tried, [n] each."""
-        order = self._first(possible, self._gain(kept), TRIED)
-        value = self._score_connected(TRIED, lambda k: kept ^ (order == k.unsqueeze(1)), must)
-        single = value[order.clamp(max=TRIED - 1), self.parts.owner]
-        return order, torch.where(order < TRIED, single, -torch.inf)
+    def _together(self, kept: Tensor, after: Tensor, value: Tensor) -> Tensor:
+        """The subsets that the first 2, 4, ... of K moves to other ones [K, n] lead to, by value [K, B], [J, n]."""
+        order = value.argsort(dim=0, descending=True, stable=True).argsort(dim=0)
+        order = torch.where(value > -torch.inf, order, NEVER)[:, self.parts.owner]
+        most, changed = int((value > -torch.inf).sum(0).max()), after ^ kept
+        flips = [(changed & (order < number)).any(0) for number in TOGETHER if number < max(2 * most, 3)]
+        return one_piece(self.parts, kept ^ torch.stack(flips))
 
-    def _score_together(self, kept: Tensor, order: Tensor, must: Tensor | None = None) -> Tensor:
-        """Score after the first 1, 2, 4, ... of an order of flips, [J, B]."""
-        return self._score_connected(len(self._lengths), lambda j: kept ^ (order < self._lengths[j].unsqueeze(1)), must)
-
-    def _score_connected(self, number: int, subset: Callable[[Tensor], Tensor], must: Tensor | None = None) -> Tensor:
-        """Scores of subsets; -inf for those that are not connected, [number, B]."""
-        every = torch.arange(number, device=self.parts.owner.device)
-        connected = is_connected(self.parts.edges, self.parts.unflatten(subset(every))[EDGES])
-        return torch.where(connected, self.score(number, subset, must), -torch.inf)
-
-    def _can_leave(self, kept: Tensor) -> Tensor:
-        """Kept elements without which a subset is still connected, among those that are needed least, [n]."""
-        order = self._first(kept, self._gain(kept), CHECKED)
-        number = min(int(self.parts.count.max()), CHECKED)
-        every = torch.arange(number, device=kept.device).unsqueeze(1)
-        without = self.parts.unflatten(kept & (order != every))[EDGES]
-        connected = is_connected(self.parts.edges, without)
-        good = connected[order.clamp(max=max(number - 1, 0)), self.parts.owner] & (order < CHECKED) if number else kept
-        return kept & good
-
-    def _can_enter(self, kept: Tensor) -> Tensor:
-        """Elements outside a subset that may be added: edges at its border, and all nodes and features, [n]."""
-        masks = self.parts.unflatten(kept)
-        found = {name: border(self.parts.edges, mask) if name == EDGES else ~mask for name, mask in masks.items()}
-        return self.parts.flatten(Masks(found))
-
-    def _first(self, among: Tensor, gain: Tensor, number: int) -> Tensor:
-        """Rank of the first few of some elements by gain; never reached for all others, [n]."""
-        rank = ranks(torch.where(among, gain, -torch.inf), self.parts.owner)
-        return torch.where(among & (rank < number), rank, NEVER)
+    def _pairs(self, kept: Tensor, after: Tensor, value: Tensor, leaves: Tensor) -> Tensor:
+        """The subsets that one of the best moves that drop something leads to with one of the best others, [J, n]."""
+        moves = []
+        for some in (leaves, ~leaves & (self._number(after ^ kept) > 0)):
+            changed = (after ^ kept) & some[:, self.parts.owner]
+            best = torch.where(some, value, -torch.inf).argsort(dim=0, descending=True, stable=True)[:EXCHANGED]
+            moves.append([pick(changed, which, self.parts) for which in best])
+        return one_piece(self.parts, torch.stack([kept ^ (out | into) for out in moves[0] for into in moves[1]]))
 
     def _gain(self, kept: Tensor) -> Tensor:
         """Gain of each flip to first order, [n]."""
@@ -255,3 +242,8 @@ class _ConnectedMoves(SubsetScorer):
             z = world_log_odds(guide, self.parts, self.parts.unflatten(mask.unsqueeze(0)))
             (slope,) = torch.autograd.grad(self.objective.propose(*z, self.parts.split(self.settings)).sum(), mask)
         return torch.where(kept, -slope, slope)
+
+
+def _within(value: Tensor, limit: Limit) -> Tensor:
+    """Whether values [P, B] are within a limit."""
+    return (value >= limit.least) & (value <= limit.most)

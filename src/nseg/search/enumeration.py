@@ -13,6 +13,7 @@ from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
 from nseg.search.objective import objective_of
 from nseg.search.parts import EDGES, MaskParts
+from nseg.search.pieces import is_connected
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import DECIMALS, ENTRIES_AT_ONCE, acceptable, blocks
 from nseg.search.worlds import OUTSIDE, Evaluation
@@ -127,6 +128,8 @@ def enumerate_worlds(
 def best_subset(causal: CausalModel, parts: MaskParts, settings: BaseSettings, most: int) -> tuple[Tensor, Tensor]:
     """The smallest subset within ``tolerance`` of the best of all, for instances with at most ``most`` elements.
 
+    If the settings ask for connected ones, it is the smallest of these.
+
     Returns:
         which elements are kept, [n]; and which instances were small enough, [B].
     """
@@ -145,6 +148,9 @@ def _best_of_table(table: WorldTable, found: Evaluation, settings: BaseSettings)
     merit = objective.merit(found.p_factual, found.p_complement).round(decimals=DECIMALS)
     valid = objective.valid(found.keeps, found.remains)
     merit[0], valid[0] = merit[0].clamp(max=0), False  # nothing shows nothing
+    if settings.connected and EDGES in table.parts:
+        subsets = table.parts.unflatten(((table.codes >> table.parts.position) & 1).bool())[EDGES]
+        merit[~is_connected(table.parts.edges, subsets)] = -torch.inf
     good = acceptable(merit, valid, settings.tolerance)
     number = popcount(table.codes)
     good = good & (number == torch.where(good, number, table.codes.numel()).amin(0))

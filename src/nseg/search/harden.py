@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -10,7 +9,8 @@ from torch import Tensor
 
 from nseg.model.causal import CausalModel
 from nseg.search.candidates import Candidates
-from nseg.search.connected import connected_subset
+from nseg.search.connected import ConnectedSearch
+from nseg.search.copies import Copies
 from nseg.search.deadline import time_is_up
 from nseg.search.enumeration import best_subset
 from nseg.search.moves import MIN_GAIN, Limit, climb_merit, exchange, shrink
@@ -87,7 +87,7 @@ def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings
     if settings.extract == "topk":
         return _top_of_each_part(parts, result.soft, settings.k or 0), exact
     rankings = result.soft.map(lambda mask: mask.unsqueeze(0)) if result.rankings is None else result.rankings
-    if settings.exact and not settings.connected and not time_is_up("enumeration"):
+    if settings.exact and not time_is_up("enumeration"):
         kept, exact = best_subset(causal, parts, settings, settings.exact)
     else:
         kept = torch.zeros_like(parts.owner, dtype=torch.bool)
@@ -125,8 +125,11 @@ def _search(causal: CausalModel, parts: MaskParts, rankings: Masks, settings: Ba
     """The subset that P rankings lead to, connected if the settings ask for it, [n]."""
     if not (settings.connected and EDGES in parts):
         return _best_of_rankings(causal, parts, rankings, settings)
-    free = _best_of_rankings(causal, parts, rankings, replace(settings, connected=False)) if settings.rounds else None
-    return connected_subset(causal, parts, rankings, settings, free)
+    found = SubsetSearch(causal, parts, settings).prefixes(parts.flatten(rankings))
+    if not settings.rounds or time_is_up("moves"):
+        return pick(found.kept, found.choice(settings.tolerance), parts)
+    free = _best_of_rankings(causal, parts, rankings, replace(settings, connected=False, kicks=0))
+    return ConnectedSearch(causal, parts, settings).best(found.kept, free)
 
 
 def above(mask: Tensor, threshold: float) -> Tensor:
@@ -335,31 +338,8 @@ class SubsetSearch:
         kept[:, members], merit[:, which], valid[:, which] = some.kept, some.merit, some.valid
         return Candidates(self.parts, kept, merit, valid)
 
-    def _copies(self, number: int) -> _Copies:
-        return _Copies(self.causal, self.parts, number if self.causal.strategy.batched else 1)
-
-
-class _Copies:
-    """Every instance several times in one batch, so that several subsets of it are improved at once.
-
-    Args:
-        causal, parts: B instances and the parts of their masks.
-        number: copies of each.
-    """
-
-    def __init__(self, causal: CausalModel, parts: MaskParts, number: int) -> None:
-        self.number, self.single, self.causal = number, parts, causal.repeat(number)
-        self.parts = parts.on(self.causal.instances)
-
-    def each(self, flat: Tensor, treat: Callable[[Tensor, slice], Tensor]) -> Tensor:
-        """Apply a treatment to rows of values [P, n], as many at once as there are copies, [P, n]."""
-        found = []
-        for first in range(0, len(flat), self.number):
-            some = slice(first, first + self.number)
-            before = self.single.unflatten(flat[some]).map(lambda mask: mask.flatten(0, 1))
-            after = self.parts.unflatten(treat(self.parts.flatten(before), some))
-            found.append(self.single.flatten(after.map(lambda mask: mask.view(self.number, -1, *mask.shape[1:]))))
-        return torch.cat(found)
+    def _copies(self, number: int) -> Copies:
+        return Copies(self.causal, self.parts, number if self.causal.strategy.batched else 1)
 
 
 @torch.no_grad()
