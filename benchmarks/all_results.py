@@ -97,7 +97,7 @@ JOBS = (
     script("switch"),
     # alone, because their results are times
     script("methods", "--same-epochs", "--every", "7", "--calls", "3", out="methods.csv", cores=2, job="methods-speed"),
-    script("speed", "--every", "2", "--calls", "4", out="speed.csv", cores=2),
+    script("speed", out="speed.csv", cores=2),
     script(
         "speed",
         *("--effort", "fast", "balanced", "thorough", "--masks", "e", "--networks", "gcn", "--every", "8", "--calls", "3"),
@@ -111,7 +111,7 @@ JOBS = (
     script("cores", "--times", "3", out="cores.csv", cores=2),
     script("metrics", out="metrics.csv", cores=2),
     script("large", "--sizes", "100k", "1M", "--targets", "200", "--epochs", "1", out="large.csv", cores=2),
-    script("large", "--load", "--instances", "10000", out="load.csv", cores=2, job="load"),
+    script("large", "--load", "--instances", "5000", out="load.csv", cores=2, job="load"),
     script("scale_model", "--measure", out="scale_local.csv", cores=2, job="scale-local"),
     script("scale_model", out="scale_model.csv", cores=2, job="scale-model"),
     script("report", cores=2),

@@ -32,7 +32,7 @@ class GreedyDeletion(BatchedAlgorithm):
     r"""Elements taken away one after the other, each time the one without which p is lowest, until the class changes.
 
     .. math::
-        D_{t+1} = D_t \cup \bigl\{\arg\min_i\; p(\mathbf 1 - D_t - e_i)\bigr\}
+        i_{t+1} = \operatorname{argmin}_i\; p(\mathbf 1 - D_t - e_i), \quad D_{t+1} = D_t + e_{i_{t+1}}
 
     Then each taken element is put back if the class stays changed, so that none is superfluous. What stays away is the
     hard explanation; it is a counterfactual if ``most`` elements were enough. Soft scores fall from 1 in the order of
