@@ -31,9 +31,10 @@ from nseg.storage.commit import code_commit
 
 ROOT = Path(__file__).parents[1]
 RUNS, RESULTS, PAGES = ROOT / "runs" / "results", ROOT / "benchmarks" / "results", ROOT / "docs" / "results"
+OUT = "benchmarks/results"  # relative, as commands become part of what they write
 PAPER = "{paper}"
-KEPT = ("golden.json.gz", "accuracy.md", "msrc_seeds.csv", "speed_before.csv")
-"""Results that are made elsewhere: references of another engine, and the training of the shipped networks."""
+KEPT = ("msrc_seeds.csv",)
+"""Results of the training of the shipped networks, see ``train_all.py``."""
 
 
 @dataclass(frozen=True)
@@ -53,14 +54,15 @@ class Job:
 
 def script(name: str, *words: str, out: str = "", cores: int = 1, job: str = "") -> Job:
     """A script of this folder."""
-    written = ("--out", str(RESULTS / out)) if out else ()
+    written = ("--out", f"{OUT}/{out}") if out else ()
     return Job(job or name, ((f"{name}.py", *words, *written),), cores)
 
 
 def study(name: str, folder: str, workers: int = 1) -> Job:
     """A study of the package and its report; studies in one folder share their explanations."""
-    run = ("nseg", "bench", name, "--out", str(RUNS / folder), "--workers", str(workers))
-    shown = ("nseg", "report", str(RUNS / folder), "--study", name, "--out", str(PAGES), "--no-html", "--format", "none")
+    run = ("nseg", "bench", name, "--out", f"runs/results/{folder}", "--workers", str(workers))
+    report = ("nseg", "report", f"runs/results/{folder}", "--study", name, "--out", "docs/results", "--no-html")
+    shown = (*report, "--format", "none")
     return Job(name, (run, shown), workers)
 
 
@@ -78,10 +80,10 @@ JOBS = (
     study("accuracy-gcn", "gcn"),
     study("accuracy-gin", "gin"),
     study("cost", "gcn"),
-    script("quality", "--every", "10", "--seeds", "0", "--out", str(RESULTS)),
+    script("quality", "--every", "10", "--seeds", "0", "--out", OUT),
     script(
         "quality",
-        *("--parts", "interventions", "--every", "40", "--seeds", "0", "1", "--out", str(RESULTS)),
+        *("--parts", "interventions", "--every", "40", "--seeds", "0", "1", "--out", OUT),
         job="interventions",
     ),
     script("methods", "--every", "7", "--paper", PAPER, out="methods.csv"),
