@@ -283,9 +283,8 @@ def write_page(page: Path, rows: Sequence[Row]) -> None:
         cells = ["" if one is None else f"{one['exact']:.2f} ({one['precision']:.2f} / {one['recall']:.2f})" for one in here]
         table.append([*line, *cells])
     text = "\n".join(f"| {' | '.join(line)} |" for line in table)
-    page.write_text(
-        f"{HEADING}\n{text}\n\n{rows[0]['instances']} instances per rule; every tenth for {', '.join(COSTLY)}. Commit {rows[0]['commit']}.\n"
-    )
+    told = f"{rows[0]['instances']} instances per rule, every tenth for {', '.join(COSTLY)}. Commit {rows[0]['commit']}."
+    page.write_text(f"{HEADING}\n{text}\n\n{told}\n")
 
 
 HEADING = """\
