@@ -133,6 +133,8 @@ def masks_of(name: str) -> list[str]:
 @pytest.mark.parametrize(("name", "masks"), [(name, masks) for name in AWKWARD for masks in masks_of(name)])
 def test_reported_numbers_are_those_of_the_whole_graph(name: str, masks: str) -> None:
     model, data = seeded(AWKWARD[name]), star(12) if masks == "ef" else graph(edges=20)
+    if name == "lstm":  # runs one world at a time
+        data = star(6) if masks == "ef" else graph(10, 12)
     data.edge_index = data.edge_index[:, data.edge_index[1].argsort(stable=True)]  # as sequences want it
     edges, nodes = "e" in masks, "f" in masks
     kinds = {"edge_mask_type": "object" if edges else None, "node_mask_type": "object" if nodes else None}

@@ -14,7 +14,7 @@ import torch
 from scipy.stats import binom
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.explain import GNNExplainer
+from torch_geometric.explain import Explainer, Explanation, GNNExplainer
 from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, Planted, explainer, graph, quick, seeded
 
@@ -353,6 +353,16 @@ def flat(certificate) -> list[float]:
     return [float(v) for v in values]
 
 
+@cache
+def random_explanations(masks: str) -> tuple[Explainer, Data, list[Explanation]]:
+    """Nodes of one graph with random hard masks: the explainer, the graph, and the explanations."""
+    data, model = graph(14, 9, seed=1), seeded(NODE_MODELS["gin"])
+    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
+    undirected = masks in ("e", "common")
+    explain, found = explained(model, data, [0, 3, 6, 7], None, config, KINDS[masks], undirected=undirected)
+    return explain, data, found
+
+
 @pytest.mark.parametrize(
     ("masks", "law"),
     [
@@ -363,10 +373,7 @@ def flat(certificate) -> list[float]:
 )
 def test_laws_of_all_certificates(masks: str, law) -> None:
     """In order, in [0, 1], alone as in a batch, the same for equal seeds; small and large instances together."""
-    data, model = graph(14, 9, seed=1), seeded(NODE_MODELS["gin"])
-    config = {"mode": "multiclass_classification", "task_level": "node", "return_type": "raw"}
-    undirected = masks in ("e", "common")
-    explain, found = explained(model, data, [0, 3, 6, 7], None, config, KINDS[masks], undirected=undirected)
+    explain, data, found = random_explanations(masks)
     asked = {"law": law, "samples": 150, "exact": SMALL[masks]}
     many = certify(explain, data, found, **asked)
     if law != half:
@@ -386,8 +393,8 @@ def test_laws_of_all_certificates(masks: str, law) -> None:
     (by_itself,) = certify(explain, data, found[2], **asked)
     assert flat(by_itself) == pytest.approx(flat(many[2]), abs=1e-4)
     assert certify(explain, data, found, **asked) == many
-    others = certify(explain, data, found, **asked, seed=1)
     if law != "literal":
+        others = certify(explain, data, found, **asked, seed=1)
         assert any(a.p_complement != b.p_complement for a, b in zip(many, others, strict=True) if not a.exact)
 
 

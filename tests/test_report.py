@@ -233,11 +233,11 @@ def test_links_graphs_and_graphs_without_edges(tmp_path: Path) -> None:
 def test_a_dataset_gives_names_and_ground_truth_and_fits_into_a_mail(tmp_path: Path) -> None:
     data, net = datasets.load("ba-shapes"), models.pretrained("ba-shapes", "gcn")
     explain = explainer(net, baselines.make("saliency"), data.model_config)
-    found = explain_many(explain, data.graphs[0], data.instances[::20])
+    found = explain_many(explain, data.graphs[0], data.instances[::49])  # all places in a house
     both = {"saliency": found, "chance": metrics.trivial(found, "random")}
     path = nseg.report(both, tmp_path / "why.html", data=data, explainer=explain)
     page, fixed = payload(path), sum((HERE / "bundle" / name).stat().st_size for name in ("page.js", "page.css"))
-    assert fixed + 20 * (path.stat().st_size - fixed) < 5e6  # 400 instances, two methods
+    assert fixed + 45 * (path.stat().st_size - fixed) < 5e6  # 400 instances, two methods
     assert page["classes"] == list(data.class_names)
     assert dict(page["facts"])["dataset"] == "ba-shapes"
     assert page["grouping"] == "predicted"
