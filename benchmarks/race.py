@@ -45,8 +45,8 @@ from nseg.datasets.names import NAMES
 from nseg.errors import InputError, MissingError, ModelError, UnsupportedError
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explanation import Explanation
-from nseg.metrics import Evaluator, necessity_at_budget, stability
-from nseg.metrics.budget import elements, highest
+from nseg.metrics import Evaluator, stability
+from nseg.metrics.budget import elements, highest, necessity_of
 from nseg.metrics.retraining import fidelity_on, tuned_on_thinned
 from nseg.search.settings import BaseSettings
 from nseg.storage.commit import code_commit
@@ -225,7 +225,7 @@ def judge(task: Task, explainer: Explainer, found: list[Explanation]) -> Row:
     robust, tuned = evaluator.robust_fidelity(), fidelity_on(task.tuned, explainer, task.data, found)
     for kind, scores in (("robust", robust), ("tuned", tuned)):
         row |= {f"{kind}_{name}": round(scores[name], 4) for name in ("fid_plus", "fid_minus", "charact")}
-    row["budget_necessity"] = round(float(necessity_at_budget(explainer, task.data, found, BUDGET).mean()), 4)
+    row["budget_necessity"] = round(float(necessity_of(evaluator, BUDGET).mean()), 4)
     return row
 
 

@@ -10,8 +10,10 @@ from torch_geometric.data import Data
 from torch_geometric.explain import Explainer, Explanation
 
 from nseg.errors import InputError
-from nseg.explanation import copy_explanation, with_ids
+from nseg.explanation import with_ids
 from nseg.metrics.fidelity import Evaluator
+from nseg.metrics.masks import JoinedMasks
+from nseg.search.parts import EDGES, Masks
 from nseg.wording import is_undirected
 
 
@@ -37,12 +39,14 @@ def necessity_at_budget(
     """
     if budget < 0:
         raise InputError(f"budget must be at least 0 (got {budget}). It is a number of edges.")
-    cut = []
-    for one in map(with_ids, explanations):
-        other = copy_explanation(one)
-        other.hard_edge_mask = highest(one, elements(one), budget)
-        cut.append(other)
-    return Evaluator(explainer, data, cut).each("hard", intervention).changed_without
+    return necessity_of(Evaluator(explainer, data, explanations), budget, intervention)
+
+
+def necessity_of(evaluator: Evaluator, budget: int, intervention: str = "remove") -> Tensor:
+    """As :func:`necessity_at_budget`, of explanations that an evaluator already holds, [B]."""
+    first = (highest(one, elements(one), budget) for one in map(with_ids, evaluator.explanations))
+    masks = JoinedMasks.of([Masks({EDGES: mask.to(evaluator.output.dtype)}) for mask in first])
+    return evaluator.each_of(masks, intervention).changed_without
 
 
 def elements(one: Explanation) -> Tensor:

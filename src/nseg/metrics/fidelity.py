@@ -137,7 +137,7 @@ class Evaluator(WorldEvaluator):
 
     def each(self, masks: MaskKind = "soft", intervention: str | None = None) -> InstanceFidelity:
         """The values of each instance, of which fidelity is the mean."""
-        return self._each(self.masks(masks), self._judged_by(masks, intervention))
+        return self.each_of(self.masks(masks), self._judged_by(masks, intervention))
 
     def _judged_by(self, masks: MaskKind, intervention: str | None) -> str:
         return intervention or ("mask" if masks == "soft" else self.intervention)
@@ -217,11 +217,12 @@ class Evaluator(WorldEvaluator):
     def _explains_prediction(self) -> bool:
         return bool(self.explainer.explanation_type.value == "model")
 
-    def _each(self, masks: JoinedMasks, intervention: str) -> InstanceFidelity:
+    def each_of(self, masks: JoinedMasks, intervention: str) -> InstanceFidelity:
+        """The scores of each explanation if its masks were these."""
         if intervention not in INTERVENTIONS:
             raise InputError(f"intervention must be {', '.join(map(repr, INTERVENTIONS))} (got {intervention!r}).")
         if intervention == "both":
-            return self._each(masks, "mask").smaller(self._each(masks, "remove"))
+            return self.each_of(masks, "mask").smaller(self.each_of(masks, "remove"))
         worlds = self.worlds_under(masks, intervention)
         p, in_worlds = self.probability(self.output), self.probability(worlds)
         complement = (self.split * in_worlds[1:]).sum(0)
@@ -233,7 +234,7 @@ class Evaluator(WorldEvaluator):
         return InstanceFidelity(changed_without, changed_with, p, in_worlds[0], complement, in_worlds[1], sparsity, nothing)
 
     def _fidelity(self, masks: JoinedMasks, kind: str, intervention: str) -> Fidelity:
-        each = self._each(masks, intervention)
+        each = self.each_of(masks, intervention)
         plus, minus = each.changed_without.mean(), each.changed_with.mean()
         pns, pn, ps = each.bounds.mean(1).tolist()
         return Fidelity(
