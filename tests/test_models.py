@@ -6,16 +6,25 @@ import hashlib
 import json
 import os
 import pickle
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
 from torch_geometric.data import Batch
+from torch_geometric.utils import degree, is_undirected
 
 from nseg.datasets import NAMES, load
+from nseg.datasets.synthetic import DECIDED, change_motif, motif_variants
 from nseg.errors import InputError
 from nseg.models import ARCHITECTURES, build, manifest, pretrained, read_weights, recipe, train
 from nseg.models.weights import FOLDER
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+sys.path.append(str(BENCHMARKS))
+from reliance import reliance, rests_on_motif  # noqa: E402
 
 PAPER = {
     "ba-shapes": 0.957,
@@ -77,6 +86,37 @@ def test_all_twelve_networks_ship(name: str, architecture: str) -> None:
         some = load(name).graphs[::50]
         right = sum(int(model(g.x, g.edge_index).argmax()) == int(g.y) for g in some) / len(some)
         assert right >= 0.9
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_networks_of_ba2motif_rest_on_the_motif_and_those_with_a_shortcut_do_not(architecture: str) -> None:
+    assert rests_on_motif(reliance(pretrained("ba-2motif", architecture)))
+    shortcut = reliance(pretrained("ba-2motif-shortcut", architecture))
+    assert manifest()[f"ba-2motif-shortcut/{architecture}"]["accuracy"]["test"] >= 0.98  # right, for the wrong reason
+    assert shortcut["deleted"] <= 0.6  # certain of a house in every base
+    assert shortcut["alone"] <= 0.6  # a five-cycle alone is a house
+
+
+def test_only_the_motif_tells_the_class_of_a_variant() -> None:
+    rng, broken_cycles = np.random.default_rng(0), 0
+    for graph in load("ba-2motif").graphs[::5]:
+        label = int(graph.y)
+        same = change_motif(graph, label)
+        assert torch.equal(same.edge_index, graph.edge_index)
+        assert torch.equal(same.edge_truth, graph.edge_truth)
+        assert torch.equal(change_motif(change_motif(graph, 1 - label), label).edge_index, graph.edge_index)
+        motifs = [change_motif(graph, one, base=False).edge_index for one in (0, 1)]
+        variants = motif_variants(graph, rng)
+        for number, one in enumerate(variants[:DECIDED]):
+            assert int(one.y) == number % 2
+            assert torch.equal(one.edge_index[:, one.edge_truth], motifs[number % 2])
+        for one, other in zip(variants[DECIDED::2], variants[DECIDED + 1 :: 2], strict=True):
+            assert torch.equal(one.edge_index, other.edge_index)
+            rest = one.subgraph(one.edge_index[:, one.edge_truth].unique())
+            cycle = rest.num_nodes == 5 and is_undirected(rest.edge_index) and bool((degree(rest.edge_index[0]) == 2).all())
+            assert [int(one.y), int(other.y)] == ([0, 0] if cycle else [0, 1])
+            broken_cycles += cycle
+    assert broken_cycles
 
 
 def test_unknown_names_raise_an_error_with_the_known_ones() -> None:

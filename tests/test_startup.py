@@ -129,8 +129,9 @@ def test_no_lazy_name_is_also_a_module(package: ModuleType) -> None:
 def test_names_known_without_torch_are_those_that_exist() -> None:
     plain, typed = (*datasets.NAMES, *REGRESSIONS), datasets.HETERO_NAMES
     assert {*catalogue._GENERATED, *catalogue._FROM_FILES} == {*plain, *typed}
+    networks = (*plain, "ba-2motif-shortcut")
     assert tuple(nets._CLASSES) == models.ARCHITECTURES
-    assert set(models.manifest()) == {f"{name}/{one}" for name in plain for one in models.ARCHITECTURES} | {
+    assert set(models.manifest()) == {f"{name}/{one}" for name in networks for one in models.ARCHITECTURES} | {
         f"{name}/{one}" for name in typed for one in models.HETERO_ARCHITECTURES
     }
     assert inspect.signature(nseg.explain_many).parameters["shard"].default == SHARD

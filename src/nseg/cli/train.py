@@ -17,7 +17,7 @@ def train(
     context: typer.Context,
     dataset: DatasetName,
     arch: Architecture = None,
-    seed: Annotated[int, typer.Option(help="Seed of the data split, the initial weights and the batches.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the initial weights and the batches.")] = 0,
     epochs: Annotated[int | None, typer.Option(min=1, help="Largest number of epochs. Default: the paper's.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for model.safetensors and manifest.json.")] = None,
 ) -> None:

@@ -77,6 +77,7 @@ def tree_grid(seed: int) -> Benchmark:
 
 
 BA2MOTIF_CLASSES = ("five-cycle", "house")
+_BA2MOTIF_SHAPES = (CycleMotif(5), HouseMotif())
 
 
 def ba_2motif(seed: int) -> Benchmark:
@@ -91,12 +92,76 @@ def ba_2motif(seed: int) -> Benchmark:
         ordered = nx.Graph()
         ordered.add_nodes_from(range(20))
         ordered.add_edges_from(base.edges)
-        data = attach_motifs(ordered, HouseMotif() if label else CycleMotif(5), 1, 0.0, rng)
+        data = attach_motifs(ordered, _BA2MOTIF_SHAPES[label], 1, 0.0, rng)
         data.y = torch.tensor([label])
         data.edge_truth = (data.motif[data.edge_index] == 0).all(0)
         del data.motif
         graphs.append(data)
     return Benchmark("ba-2motif", "graph", graphs, 2, torch.arange(1000), 5, 5, BA2MOTIF_CLASSES)
+
+
+def change_motif(data: Data, label: int | None, base: bool = True) -> Data:
+    """A copy of a BA2Motif graph with another motif on the same nodes.
+
+    Args:
+        data: the graph.
+        label: class of the new motif; None for no motif, which leaves the class as it is.
+        base: whether the edges outside the motif stay.
+    """
+    rest, nodes = _take_out_motif(data)
+    motif = rest[:, :0] if label is None else _motif_edges(label, nodes)
+    return _with_edges(data, rest if base else rest[:, :0], motif, int(data.y) if label is None else label)
+
+
+DECIDED = 4
+"""Number of the first variants of a graph, which show a class."""
+
+
+def motif_variants(data: Data, rng: np.random.Generator) -> list[Data]:
+    """Ten copies of a BA2Motif graph whose class can be told from the motif alone.
+
+    Each motif on the base, and on a random part of its edges. Then bases without a motif, and with each motif broken, twice
+    and once with each class: there a network can only learn to be undecided. A house that breaks into a five-cycle is one.
+    """
+    rest, nodes = _take_out_motif(data)
+    motifs = [_motif_edges(label, nodes) for label in (0, 1)]
+    found = [_with_edges(data, rest, motif, label) for label, motif in enumerate(motifs)]
+    found += [_with_edges(data, _keep_some(rest, rng), motif, label) for label, motif in enumerate(motifs)]
+    for motif in (rest[:, :0], *motifs):
+        base = rest if rng.random() < 0.5 else _keep_some(rest, rng)
+        broken = _keep_some(motif, rng)
+        broken = broken[:, 1:] if broken.size(1) == motif.size(1) else broken
+        found += [_with_edges(data, base, broken, 0 if _is_five_cycle(broken) else label) for label in (0, 1)]
+    return found
+
+
+def _is_five_cycle(edges: Tensor) -> bool:
+    """Whether what is left of a motif is five edges, both directions of each, two at each node."""
+    return edges.size(1) == 10 and all(set(ends.bincount().tolist()) == {0, 2} for ends in edges)
+
+
+def _take_out_motif(data: Data) -> tuple[Tensor, Tensor]:
+    """The edges outside the motif, and the nodes of the motif."""
+    return data.edge_index[:, ~data.edge_truth], torch.unique(data.edge_index[:, data.edge_truth])
+
+
+def _motif_edges(label: int, nodes: Tensor) -> Tensor:
+    """The edges of a motif of BA2Motif, on these nodes."""
+    return nodes[_BA2MOTIF_SHAPES[label]().edge_index]
+
+
+def _keep_some(edges: Tensor, rng: np.random.Generator) -> Tensor:
+    """A random share of the edges; both directions of an edge are kept together, or, half of the time, each by itself."""
+    share, pairs = rng.random(), edges.sort(0).values if rng.random() < 0.5 else edges
+    _, number = torch.unique(pairs, dim=1, return_inverse=True)
+    return edges[:, torch.from_numpy(rng.random(edges.size(1)) < share)[number]]
+
+
+def _with_edges(data: Data, rest: Tensor, motif: Tensor, label: int) -> Data:
+    """A copy of the graph with these edges and this class."""
+    truth = torch.tensor([False] * rest.size(1) + [True] * motif.size(1), dtype=torch.bool)
+    edges, truth = coalesce(torch.cat([rest, motif], 1), truth, data.num_nodes, reduce="any")
+    return Data(x=data.x, edge_index=edges, y=torch.tensor([label]), edge_truth=truth)
 
 
 def ba_2motif_public(path: str) -> Benchmark:

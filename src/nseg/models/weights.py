@@ -20,7 +20,8 @@ def pretrained(dataset: str, architecture: str = "gcn") -> GCN | GIN | HGT | Het
     """A trained network that ships with the package, in evaluation mode.
 
     Args:
-        dataset: name of the dataset.
+        dataset: name of the dataset; or ``"ba-2motif-shortcut"``, networks that find the class of BA2Motif without the
+            motif: an example of models that are right for the wrong reason.
         architecture: ``"gcn"`` or ``"gin"``; ``"hgt"`` or ``"sage"`` for dblp.
     """
     key = f"{dataset}/{architecture}"
