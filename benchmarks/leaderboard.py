@@ -28,7 +28,7 @@ directions of an edge are two). Means are over the networks of the row; rows tha
 charact: higher is better. Fid-, size and milliseconds: lower is better. Read charact beside sparsity: keeping everything has
 a high one. *Robust* is charact of robust fidelity, *tuned* that of F-Fidelity, on a network fine-tuned on thinned graphs,
 both under masks. *Five* is the share of predictions that change if the first five edges of an explanation are deleted. *n*
-is the number of explained instances: methods that take seconds explain every tenth, so compare their means with care.
+is the number of explained instances: methods that take seconds explain every eighth, so compare their means with care.
 Milliseconds are of processor time per instance, on one thread, with training; of *equal size*, what the ranking takes.
 """
 

@@ -283,7 +283,7 @@ def write_page(page: Path, rows: Sequence[Row]) -> None:
         cells = ["" if one is None else f"{one['exact']:.2f} ({one['precision']:.2f} / {one['recall']:.2f})" for one in here]
         table.append([*line, *cells])
     text = "\n".join(f"| {' | '.join(line)} |" for line in table)
-    told = f"{rows[0]['instances']} instances per rule, every tenth for {', '.join(COSTLY)}. Commit {rows[0]['commit']}."
+    told = f"{rows[0]['instances']} instances per rule, every eighth for {', '.join(COSTLY)}. Commit {rows[0]['commit']}."
     page.write_text(f"{HEADING}\n{text}\n\n{told}\n")
 
 
