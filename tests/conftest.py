@@ -1,3 +1,5 @@
+import gc
+
 import hypothesis
 import pytest
 import torch
@@ -8,5 +10,6 @@ hypothesis.settings.load_profile("busy machine")
 
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> None:
-    """Tests run side by side, one thread each."""
+    """Tests run side by side, one thread each; what was imported and collected is no garbage and is not looked through."""
     torch.set_num_threads(1)
+    gc.freeze()
