@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
 from nseg.search.candidates import Candidates
 from nseg.search.connected import ConnectedSearch
@@ -124,12 +125,33 @@ def _most_if_stuck(parts: MaskParts, settings: BaseSettings) -> int:
 def _search(causal: CausalModel, parts: MaskParts, rankings: Masks, settings: BaseSettings) -> Tensor:
     """The subset that P rankings lead to, connected if the settings ask for it, [n]."""
     if not (settings.connected and EDGES in parts):
-        return _best_of_rankings(causal, parts, rankings, settings)
+        return _try_connected(causal, parts, settings, _best_of_rankings(causal, parts, rankings, settings))
     found = SubsetSearch(causal, parts, settings).prefixes(parts.flatten(rankings))
     if not settings.rounds or time_is_up("moves"):
         return pick(found.kept, found.choice(settings.tolerance), parts)
     free = _best_of_rankings(causal, parts, rankings, replace(settings, connected=False, kicks=0))
     return ConnectedSearch(causal, parts, settings).best(found.kept, free)
+
+
+def _try_connected(causal: CausalModel, parts: MaskParts, settings: BaseSettings, kept: Tensor) -> Tensor:
+    """Add what hangs on the explained node, where nodes are explained by whole bonds and moves end far below 1, [n].
+
+    Without one of its bonds a node's own degree changes, so that single moves rarely help; whole paths and branches do.
+    """
+    search = SubsetSearch(causal, parts, settings)
+    local = parts.tied and EDGES in parts and parts.instances.outputs is not Role.GRAPH
+    if not (local and settings.kicks and _makes_moves(settings)) or time_is_up("kicks"):
+        return kept
+    merit = search.measure(kept.unsqueeze(0)).merit[0]
+    stuck = (merit < 1 - FAR * settings.tolerance).nonzero().flatten()
+    if not stuck.numel():
+        return kept
+    small, members = search._select(stuck)
+    connected = ConnectedSearch(small.causal, small.parts, replace(settings, connected=True))
+    starts = torch.stack([kept[members], connected.best(kept[None, members][:0], kept[members])])
+    kept = kept.clone()
+    kept[members] = small.choose(small.measure(torch.cat([starts, small.climbed(starts[1:], settings)])))
+    return kept
 
 
 def above(mask: Tensor, threshold: float) -> Tensor:
