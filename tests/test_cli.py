@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hetero_zoo import hetero_graph
 from torch_geometric.data import Data
 from typer.testing import CliRunner, Result
 from zoo import NODE_MODELS, explainer, graph, seeded
@@ -190,12 +191,14 @@ def test_explain_a_users_own_model(tmp_path: Path) -> None:
     assert "24 explained" in call("explain", "--model", mine, *where).output
     assert set(torch.serialization.get_safe_globals()) == registered
     (tmp_path / "bad.pt").write_bytes(b"cos\nsystem\n(S'true'\ntR.")
+    torch.save(hetero_graph(), tmp_path / "types.pt")
     for words, message in (
         (("explain", "--model", mine), "needs --data"),
         (("explain",), "Name what to explain"),
         (("explain", "--model", f"{tmp_path}/none.py:build", *where), "with a file that exists"),
         (("explain", "--model", mine[:-5] + "make", *where), "must define make"),
         (("explain", "--model", mine, "--data", str(tmp_path / "bad.pt")), "must hold a PyG Data"),
+        (("explain", "--model", mine, "--data", str(tmp_path / "types.pt")), "types.pt holds HeteroData.*explain_many"),
         (("explain", "--model", mine, *where, "--index", "a"), "must look like"),
         (("explain", "--model", mine, *where, "--masks", "z"), "--masks must be"),
     ):

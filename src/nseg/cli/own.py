@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.data.data import DataEdgeAttr, DataTensorAttr
-from torch_geometric.data.storage import GlobalStorage
+from torch_geometric.data.storage import BaseStorage, EdgeStorage, GlobalStorage, NodeStorage
 
 from nseg.errors import InputError
 from nseg.graphs.large import LargeGraph
@@ -66,7 +66,8 @@ def load_data(path: Path) -> Any:
         raise InputError(f"--data must be a file or folder (got {path}, which does not exist). Try torch.save(data, path).")
     # On exit, safe_globals removes what it was given. Types that PyG has registered before must stay registered.
     known = torch.serialization.get_safe_globals()
-    new = [kind for kind in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage) if kind not in known]
+    typed = (HeteroData, BaseStorage, NodeStorage, EdgeStorage)  # loaded only to be told from what is no graph at all
+    new = [kind for kind in (Data, DataEdgeAttr, DataTensorAttr, GlobalStorage, *typed) if kind not in known]
     try:
         with torch.serialization.safe_globals(new):
             loaded = torch.load(path, weights_only=True)
@@ -75,6 +76,11 @@ def load_data(path: Path) -> Any:
             f"{path.name} must hold a PyG Data object or a list of them (got something else: {type(error).__name__}). "
             "Write it with torch.save(data, path)."
         ) from error
+    if isinstance(loaded, HeteroData) or (isinstance(loaded, list) and any(isinstance(one, HeteroData) for one in loaded)):
+        raise InputError(
+            f"--data takes graphs with one type of nodes and edges ({path.name} holds HeteroData). Explain it in Python: "
+            "nseg.explain_many(explainer, data, index)."
+        )
     good = isinstance(loaded, Data) or (isinstance(loaded, list) and all(isinstance(one, Data) for one in loaded))
     if not good:
         raise InputError(f"{path.name} must hold a PyG Data object or a list of them (got {type(loaded).__name__}).")
