@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import sys
 from pathlib import Path
@@ -11,11 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-PATH = Path(__file__).parents[1] / "benchmarks" / "scale_model.py"
-spec = importlib.util.spec_from_file_location("scale_model", PATH)
-model = importlib.util.module_from_spec(spec)
-sys.modules["scale_model"] = model
-spec.loader.exec_module(model)
+sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
+import scale_model as model  # noqa: E402
+
 Cluster, Work, simulate = model.Cluster, model.Work, model.simulate
 
 
