@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-import scale_model as model  # noqa: E402
+import scale_model as model
 
 Cluster, Work, simulate = model.Cluster, model.Work, model.simulate
 
