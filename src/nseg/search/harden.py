@@ -115,7 +115,7 @@ def _enumerate_stuck(
 
 def _most_if_stuck(parts: MaskParts, settings: BaseSettings) -> int:
     """Elements up to which all subsets are tried where the search is stuck; -1 if they cannot or need not be."""
-    if not (settings.exact and settings.kicks and _makes_moves(settings)):
+    if not (settings.exact and settings.kicks and settings.rounds):
         return -1
     if parts.nodes_vanish and settings.intervention != "mask":  # tables of worlds know of edges only
         return -1
