@@ -33,7 +33,7 @@ ROOT = Path(__file__).parents[1]
 RUNS, RESULTS, PAGES = ROOT / "runs" / "results", ROOT / "benchmarks" / "results", ROOT / "docs" / "results"
 OUT = "benchmarks/results"  # relative, as commands become part of what they write
 PAPER = "{paper}"
-KEPT = ("msrc_seeds.csv",)
+KEPT = ("seeds.csv",)
 """Results of the training of the shipped networks, see ``train_all.py``."""
 
 

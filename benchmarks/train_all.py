@@ -40,7 +40,9 @@ TEXT = """# Accuracy of the networks that ship with the package
 Made by `python benchmarks/train_all.py`; every seed is in seeds.csv, settings are in the package's manifest.json.
 One split into 80 % training, 10 % validation and 10 % test data is the same for all seeds; a seed decides the initial
 weights, dropout and the order of batches. The seed with the best validation accuracy ships, the lowest of equals. The test
-data chose nothing: not the seed, and not the epoch.
+data chose nothing: not the seed, and not the epoch. Left over from before are seeds marked *by test*, each with a split of
+its own, chosen because their test accuracy is near the paper's: a selected value, not an expected one. Where there is one
+seed, it is the first; that of Tree-Grid's GCN and of Mutagenicity's GIN was kept because its test accuracy was high enough.
 
 | dataset | network | seeds | test, mean ± deviation | seed that ships | its validation | its test | all | paper |
 |---|---|--:|--:|--:|--:|--:|--:|--:|
@@ -152,16 +154,16 @@ def _score_lines(name: str) -> list[str]:
     """A line for each network of a dataset: over seeds, of the seed that ships, of the paper or the best constant."""
     lines = []
     for architecture in ARCHITECTURES:
-        rows = _rows(name, architecture)
-        (ships,) = (row for row in rows if row["ships"])
-        tests = [float(row["test"]) for row in rows]
-        spread = f"{mean(tests):.3f} ± {stdev(tests):.3f}" if len(tests) > 1 else "one seed"
+        entry = json.loads(MANIFEST.read_text())[f"{name}/{architecture}"]
+        ships, tests = entry.get("accuracy", entry.get("rmse")), [float(row["test"]) for row in _rows(name, architecture)]
+        spread = f"{mean(tests):.3f} ± {stdev(tests):.3f}" if len(tests) > 1 else ""
+        seed = f"{entry['recipe']['seed']}" + ("" if entry["recipe"]["split_seed"] == 0 else " (by test)")
         if name in REGRESSIONS:
             last = f"{float(torch.cat([data.y for data in load(name).graphs]).std(correction=0)):.3f}"
         else:
             last = f"{PAPER[name]:.3f}" if architecture == "gcn" else ""
-        scores = " | ".join(f"{float(ships[part]):.3f}" for part in ("val", "test", "all"))
-        lines.append(f"| {name} | {architecture} | {len(rows)} | {spread} | {ships['seed']} | {scores} | {last} |")
+        scores = " | ".join(f"{ships[part]:.3f}" for part in ("val", "test", "all"))
+        lines.append(f"| {name} | {architecture} | {max(1, len(tests))} | {spread} | {seed} | {scores} | {last} |")
     return lines
 
 
@@ -171,8 +173,8 @@ def _motif_lines(name: str) -> list[str]:
     for architecture in ARCHITECTURES:
         rows = _rows(name, architecture)
         shares = [{share: float(row[share]) for share in SHARES} for row in rows]
-        (ships,) = (share for share, row in zip(shares, rows, strict=True) if row["ships"])
-        count = f"{sum(map(rests_on_motif, shares))} of {len(rows)}"
+        ships = reliance(pretrained(name, architecture))
+        count = f"{sum(map(rests_on_motif, shares or [ships]))} of {max(1, len(rows))}"
         lines.append(f"| {name} | {architecture} | {count} | " + " | ".join(f"{ships[one]:.2f}" for one in SHARES) + " |")
     return lines
 
@@ -186,8 +188,7 @@ def main() -> None:
     torch.set_num_threads(1)
     for key in args.only:
         train_seeds(key, args.seeds)
-    if {(row["network"], row["architecture"]) for row in read_rows()} == {tuple(key.split("/")) for key in every}:
-        write_table()
+    write_table()
 
 
 if __name__ == "__main__":
