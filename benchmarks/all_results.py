@@ -106,6 +106,7 @@ JOBS = (
         cores=2,
         job="effort",
     ),
+    script("speed", "--memory", out="memory.csv", cores=2, job="memory"),
     script("verification", "--times", "1", cores=2),
     script("cores", "--times", "3", out="cores.csv", cores=2),
     script("time_profile", out="time_profile.csv", cores=2),

@@ -4,14 +4,13 @@
 
 For each dataset, network and mask (e: edges, ef: edges and nodes): milliseconds per instance of PyG's GNNExplainer (100
 epochs, one call per instance), of ``explain_many`` for every level of effort, how many times faster that is, and mean PNS
-(hard, mask) and mean size of the explanations. Run it alone on the machine. ``--memory`` prints the peak memory of
+(hard, mask) and mean size of the explanations. Run it alone on the machine. ``--memory``: the peak memory of
 ``explain_many`` against its budget instead.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from csv_table import write_table
 from rich.console import Console
 from rich.table import Table
 from torch_geometric.explain import GNNExplainer
@@ -98,6 +98,13 @@ def peak_memory(name: str, budget: int) -> float:
     return (memory("VmHWM") - before) / MIB
 
 
+def peak_row(name: str, budget: int) -> Row:
+    """Budget and peak memory of a dataset, in MiB, measured in a process of its own."""
+    command = [sys.executable, __file__, "--measure", name, str(budget)]
+    peak = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return {"dataset": name, "budget_mib": budget // MIB, "peak_mib": round(peak)}
+
+
 def memory(field: str) -> float:
     """A memory field of this process in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -109,11 +116,7 @@ def show(rows: list[Row], out: Path | None) -> None:
     for row in rows:
         table.add_row(*map(str, row.values()))
     Console(width=140).print(table)
-    if out:
-        with out.open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
+    write_table(out, rows)
 
 
 def main() -> None:
@@ -134,19 +137,14 @@ def main() -> None:
         print(peak_memory(asked.measure[0], int(asked.measure[1])))
         return
     if asked.memory:
-        for name in asked.datasets:
-            for budget in (32 * MIB, 256 * MIB):
-                command = [sys.executable, __file__, "--measure", name, str(budget)]
-                peak = float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-                print(f"{name}: budget {budget // MIB} MiB, peak {peak:.0f} MiB above the start", flush=True)
+        show([peak_row(name, budget) for name in asked.datasets for budget in (32 * MIB, 256 * MIB)], asked.out)
         return
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     cases = [(name, arch, masks) for masks in asked.masks for arch in asked.networks for name in asked.datasets]
     rows = []
     for case in cases:
         for row in measure(*case, asked.effort, asked.calls, asked.every):
-            rows.append({**row, "commit": git.stdout.strip()})
-            print(rows[-1], flush=True)
+            rows.append(row)
+            print(row, flush=True)
     show(rows, asked.out)
 
 

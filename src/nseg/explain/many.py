@@ -247,9 +247,7 @@ class _EncodedResult(NamedTuple):
 
 
 class _EncodedJob:
-    """A job whose results are stored."""
-
-    anywhere = True
+    """A job whose results are stored; never explained in the calling process, which outlives a shard that ends its own."""
 
     def __init__(self, job: ExplainJob) -> None:
         self.job, self.gpus = job, job.gpus
