@@ -20,7 +20,8 @@ def reliance(model: nn.Module) -> dict[str, float]:
     ``exchanged``: the prediction follows when the other motif stands on the same base. ``deleted``: without the motif the
     network is no longer certain of the class. ``alone``: the class stays when all edges outside the motif are deleted.
     """
-    graphs = [load("ba-2motif").graphs[n] for n in random_split(1000, 0)["test"].tolist()]
+    data = load("ba-2motif")
+    graphs = [data.graphs[n] for n in random_split(1000, 0)["test"].tolist()]
     label = torch.cat([graph.y for graph in graphs])
     exchanged = _probabilities(model, [change_motif(graph, 1 - int(graph.y)) for graph in graphs]).argmax(-1) == 1 - label
     deleted = _probabilities(model, [change_motif(graph, None) for graph in graphs])

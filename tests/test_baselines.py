@@ -73,7 +73,7 @@ def test_scores_are_not_all_the_same(name: str) -> None:
 def test_greedy_deletion_changes_the_class_with_no_edge_to_spare() -> None:
     """Judged by PyG's own masks: without the explanation the class is another, and with any of its edges it is the same."""
     data, model = small("greedy_deletion"), seeded(NODE_MODELS["gin"])
-    explain = explainer(model, baselines.make("greedy_deletion", most=20))
+    explain = explainer(model, baselines.make("greedy_deletion", deletions=20))
     changed = 0
     for one in explain_many(explain, data, progress=False):
         node, mask = int(one.output_id), torch.ones(data.num_edges)

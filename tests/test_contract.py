@@ -38,7 +38,7 @@ CHEAP: dict[str, dict[str, Any]] = {
     "subgraphx": {"rollouts": 2, "children": 2, "samples": 2},
     "captum": {"samples": 2},
     "graphmask": {"epochs": 2},
-    "greedy_deletion": {"most": 3},
+    "greedy_deletion": {"deletions": 3},
 }
 """Settings under which a method takes milliseconds and still uses all of its code."""
 

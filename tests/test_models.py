@@ -8,7 +8,6 @@ import json
 import os
 import pickle
 import sys
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 
@@ -108,10 +107,7 @@ def test_the_seed_that_ships_has_the_best_validation_score() -> None:
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_networks_of_ba2motif_rest_on_the_motif_and_those_with_a_shortcut_do_not(
-    architecture: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("reliance.load", cache(load))  # it asks for every graph anew
+def test_networks_of_ba2motif_rest_on_the_motif_and_those_with_a_shortcut_do_not(architecture: str) -> None:
     assert rests_on_motif(reliance(pretrained("ba-2motif", architecture)))
     shortcut = reliance(pretrained("ba-2motif-shortcut", architecture))
     assert manifest()[f"ba-2motif-shortcut/{architecture}"]["accuracy"]["test"] >= 0.98  # right, for the wrong reason

@@ -22,10 +22,10 @@ class GreedyDeletionSettings(BaseSettings):
     """Settings of greedy deletion, besides those of :class:`nseg.search.settings.BaseSettings`.
 
     Args:
-        most: elements that may be taken away.
+        deletions: the largest number of elements that are taken away.
     """
 
-    most: int = integer_field(10, 1)
+    deletions: int = integer_field(10, 1)
 
 
 class GreedyDeletion(BatchedAlgorithm):
@@ -35,16 +35,16 @@ class GreedyDeletion(BatchedAlgorithm):
         i_{t+1} = \operatorname{argmin}_i\; p(\mathbf 1 - D_t - e_i), \quad D_{t+1} = D_t + e_{i_{t+1}}
 
     Then each taken element is put back if the class stays changed, so that none is superfluous. What stays away is the
-    hard explanation; it is a counterfactual if ``most`` elements were enough. Soft scores fall from 1 in the order of
+    hard explanation; it is a counterfactual if ``deletions`` elements were enough. Soft scores fall from 1 in the order of
     deletion; elements that stay rank below them by the drop of p that each causes alone.
 
     Reference: the greedy search over edge changes with a second pass that takes changes back, of Abrate and Bonchi,
     *Counterfactual Graphs for Explainable Classification of Brain Networks*, KDD 2021, with deletions only. It judges an
     edge given those before, as Wang et al., *Reinforced Causal Explainer for Graph Neural Networks*, TPAMI 2023, do with a
-    policy learnt by reinforcement, which is not here. Cost: up to ``most`` forward passes per element.
+    policy learnt by reinforcement, which is not here. Cost: up to ``deletions`` forward passes per element.
 
-    >>> GreedyDeletion(most=3)
-    GreedyDeletion(most=3)
+    >>> GreedyDeletion(deletions=3)
+    GreedyDeletion(deletions=3)
     """
 
     Settings = GreedyDeletionSettings
@@ -56,7 +56,7 @@ class GreedyDeletion(BatchedAlgorithm):
         deletes = self.settings.intervention != "mask" and EDGES in parts
         for _, members, some, its in parts.grouped(causal, size_bucket(parts.count)):
             model = some.removing(parts.tied) if deletes else some
-            score[members], away[members] = delete_greedily(model, its, self.settings.most)
+            score[members], away[members] = delete_greedily(model, its, self.settings.deletions)
         tick()
         own_cut = self.settings.extract == "prefix" and not (self.settings.rounds or self.settings.exact)
         return SearchResult(parts.unflatten(score), hard=parts.unflatten(away) if own_cut else None)
