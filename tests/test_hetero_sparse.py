@@ -49,7 +49,7 @@ def edges_of(one: Any, kind: Any) -> dict[tuple[int, int], tuple[float, bool]]:
     return dict(zip(map(tuple, ends.t().tolist()), masks, strict=True))
 
 
-def same_answer(one: Any, other: Any) -> None:
+def assert_same_answer(one: Any, other: Any) -> None:
     for kind in (CITES, BY, WROTE):
         mine, theirs = edges_of(one, kind), edges_of(other, kind)
         assert mine.keys() == theirs.keys()
@@ -71,8 +71,10 @@ def test_matrices_give_the_answers_of_their_edges(name: str, tmp_path: Path) -> 
     assert model.__dict__["seen"] == {torch.sparse_csr}  # never anything else
     found = [attach(one, sparse) for one in nseg.read(tmp_path)]
     for one, other in zip(found, plain, strict=True):
-        same_answer(one, other)
-    same_answer(explainer(sparse.x_dict, sparse.adj_t_dict, index=4), explainer(data.x_dict, data.edge_index_dict, index=4))
+        assert_same_answer(one, other)
+    assert_same_answer(
+        explainer(sparse.x_dict, sparse.adj_t_dict, index=4), explainer(data.x_dict, data.edge_index_dict, index=4)
+    )
     each = Evaluator(explainer, sparse, found).each("hard")
     assert each.p_factual.tolist() == pytest.approx([one.p_factual for one in plain], abs=1e-5)
 
@@ -98,7 +100,7 @@ def test_values_are_weights_and_other_types_may_stay_edges() -> None:
             self.inner = model
 
     weights = {kind: torch.ones(data[kind].num_edges) for kind in data.edge_types} | {WROTE: weight}
-    same_answer(found, explainer_of(Weighted())(data.x_dict, data.edge_index_dict, index=2, edge_weight_dict=weights))
+    assert_same_answer(found, explainer_of(Weighted())(data.x_dict, data.edge_index_dict, index=2, edge_weight_dict=weights))
 
 
 def test_a_matrix_of_another_size_is_a_sentence() -> None:

@@ -60,7 +60,7 @@ def changed(**attributes) -> Data:
     return data
 
 
-def same(a, b) -> None:
+def assert_same(a, b) -> None:
     """The same explanation, bit for bit."""
     assert torch.equal(a.edge_mask, b.edge_mask)
     assert torch.equal(a.hard_edge_mask, b.hard_edge_mask)
@@ -135,7 +135,7 @@ def test_all_graphs_are_explained_in_order_however_they_are_given(name: str) -> 
     assert [one.output_id for one in found] == list(range(5))
     for one, other, data in zip(found, expected, GRAPHS, strict=True):
         assert torch.equal(one.edge_index, data.edge_index)
-        same(one, other)
+        assert_same(one, other)
 
 
 @pytest.mark.parametrize("name", COLLECTIONS)
@@ -219,14 +219,14 @@ def test_any_integer_edge_index_gives_the_explanation_of_a_long_one(name: str, t
     given = changed(edge_index=EDGE_INDICES[name]())
     expected = of_node_5()
     (found,) = explain_many(node_explainer(), given, 5)
-    same(found, expected)
-    same(found, explain_many(node_explainer(), given, 5, out=tmp_path / "run")[0])
+    assert_same(found, expected)
+    assert_same(found, explain_many(node_explainer(), given, 5, out=tmp_path / "run")[0])
     assert type(found.edge_index) is torch.Tensor
     assert found.edge_index.dtype is torch.long
     assert certify(node_explainer(), given, [found]) == certify(node_explainer(), DATA, [expected])
     for kind in (Explainer, PyGExplainer):
         explain = kind(gcn(), quick(steps=3), explanation_type="model", model_config=NODE_CONFIG, edge_mask_type="object")
-        same(explain(DATA.x, EDGE_INDICES[name](), index=5), alone_of_node_5(kind))
+        assert_same(explain(DATA.x, EDGE_INDICES[name](), index=5), alone_of_node_5(kind))
 
 
 @pytest.mark.parametrize("dtype", [torch.long, torch.int32])
@@ -235,11 +235,11 @@ def test_a_single_pair_of_nodes_is_one_link(dtype: torch.dtype) -> None:
     pair = torch.tensor([0, 2])
     (expected,) = explain_many(explain, DATA, edge_label_index=pair.view(2, 1))
     (found,) = explain_many(explain, DATA, edge_label_index=pair.to(dtype))
-    same(found, expected)
+    assert_same(found, expected)
     single = explain(DATA.x, DATA.edge_index, edge_label_index=pair.to(dtype))
-    same(single, explain(DATA.x, DATA.edge_index, edge_label_index=pair.view(2, 1)))
+    assert_same(single, explain(DATA.x, DATA.edge_index, edge_label_index=pair.view(2, 1)))
     large = LargeGraph(DATA)
-    same(explain_many(explain, large, edge_label_index=pair.to(dtype))[0], expected)
+    assert_same(explain_many(explain, large, edge_label_index=pair.to(dtype))[0], expected)
 
 
 INDICES = {
@@ -261,7 +261,7 @@ def test_an_index_means_what_it_means_for_a_tensor(name: str) -> None:
     for kind in (Explainer, PyGExplainer):
         explain = kind(gcn(), quick(steps=3), explanation_type="model", model_config=NODE_CONFIG, edge_mask_type="object")
         single = explain(DATA.x, DATA.edge_index, index=index)
-        same(single, explain(DATA.x, DATA.edge_index, index=torch.tensor(rows)))
+        assert_same(single, explain(DATA.x, DATA.edge_index, index=torch.tensor(rows)))
         if len(rows) == 1:
             assert certify(explain, DATA, single)[0].pns == pytest.approx(single.pns, abs=1e-5)
             assert certify(explain, DATA, found)[0].pns == pytest.approx(single.pns, abs=1e-5)

@@ -166,7 +166,7 @@ def in_unit(edge: Tensor, node: Tensor, kinds: dict) -> tuple[Tensor | None, Ten
     return tuple(None if one is None else one / top for one in used)
 
 
-def agree(found, edge: Tensor | None, node: Tensor | None) -> None:
+def assert_agree(found, edge: Tensor | None, node: Tensor | None) -> None:
     for mask, expected in ((found.get("edge_mask"), edge), (found.get("node_mask"), node)):
         assert (mask is None) == (expected is None)
         if mask is not None:
@@ -181,7 +181,7 @@ def test_saliency_is_plain_autograd_on_the_whole_graph(name: str, kinds: dict) -
         edge, node = plain_gradient(model, data, row, kinds)
         found = explainer(model, Saliency(), **kinds)(data.x, data.edge_index, index=row)
         assert float((edge.abs() if kinds is not NODES else node.abs()).max()) > 0, "there is a gradient to agree on"
-        agree(found, *in_unit(edge.abs(), node.abs(), kinds))
+        assert_agree(found, *in_unit(edge.abs(), node.abs(), kinds))
 
 
 def test_saliency_of_nodes_and_features_is_gradient_times_input() -> None:
@@ -208,7 +208,7 @@ def test_integrated_gradients_are_plain_autograd_along_the_path(name: str, kinds
             g = plain_gradient(model, data, row, kinds, (point + 1) / 2)
             edge, node = edge + weight * g[0], node + weight * g[1]
         found = explainer(model, IntegratedGradients(steps=7), **kinds)(data.x, data.edge_index, index=row)
-        agree(found, *in_unit(edge.clamp_min(0), node.clamp_min(0), kinds))
+        assert_agree(found, *in_unit(edge.clamp_min(0), node.clamp_min(0), kinds))
 
 
 class Smooth(nn.Module):
@@ -323,7 +323,7 @@ def test_guided_backpropagation_of_a_model_without_relu_is_the_positive_gradient
     model, data = seeded(Smooth), graph()
     edge, node = plain_gradient(model, data, 5, BOTH)
     found = explainer(model, GuidedBackprop(), **BOTH)(data.x, data.edge_index, index=5)
-    agree(found, *in_unit(edge.clamp_min(0), node.clamp_min(0), BOTH))
+    assert_agree(found, *in_unit(edge.clamp_min(0), node.clamp_min(0), BOTH))
 
 
 def test_relu_is_itself_again_afterwards() -> None:

@@ -59,7 +59,7 @@ def explainer(model: torch.nn.Module, kind: type = Explainer, **changes: object)
     return kind(model, NSEG(**QUICK), **{**given, **changes})
 
 
-def same_answer(one: Data, other: Data) -> None:
+def assert_same_answer(one: Data, other: Data) -> None:
     """Both explanations are of the same graph, up to the order of their edges."""
     a, b = (torch.argsort(e.edge_index[1] * 100 + e.edge_index[0]) for e in (one, other))
     assert torch.equal(one.edge_index[:, a], other.edge_index[:, b])
@@ -77,7 +77,7 @@ def test_a_matrix_gives_the_answers_of_its_edges(kind: str, layer: str) -> None:
     found = explainer(model)(data.x, matrix(data, kind), index=3)
     layouts = {layout for layout, _ in model.__dict__["seen"]}
     assert layouts == {{"coo": torch.sparse_coo, "csr": torch.sparse_csr}[kind]}  # never anything else
-    same_answer(found, explainer(model)(data.x, data.edge_index, index=3))
+    assert_same_answer(found, explainer(model)(data.x, data.edge_index, index=3))
     assert found.adj_t.layout in layouts
 
 
@@ -97,10 +97,10 @@ def test_csc_weights_and_pygs_own_explainer() -> None:
 
     model = Weighted().eval()
     found = explainer(model, PyGExplainer)(data.x, matrix(data, "csc", weight), index=3)
-    same_answer(found, explainer(model, PyGExplainer)(data.x, data.edge_index, index=3, edge_weight=weight))
+    assert_same_answer(found, explainer(model, PyGExplainer)(data.x, data.edge_index, index=3, edge_weight=weight))
     double = torch.cat([data.edge_index.flip(0)] * 2, 1)  # entries that stand twice are added up
     twice = torch.sparse_coo_tensor(double, torch.cat([weight / 2] * 2), (12, 12))
-    same_answer(explainer(model)(data.x, twice, index=3), found)
+    assert_same_answer(explainer(model)(data.x, twice, index=3), found)
 
 
 def test_many_targets_and_graphs_of_matrices_are_batched_and_measured() -> None:
@@ -110,7 +110,7 @@ def test_many_targets_and_graphs_of_matrices_are_batched_and_measured() -> None:
     assert "edge_index" not in sparse
     many, plain = (explain_many(explainer(model), one, range(4)) for one in (sparse, Data(data.x, data.edge_index)))
     for one, other in zip(many, plain, strict=True):
-        same_answer(one, other)
+        assert_same_answer(one, other)
         assert one.adj_t.shape == (len(one.x), len(one.x))
     score, expected = (
         metrics.Evaluator(explainer(model), one, found).fidelity("hard") for found, one in ((many, sparse), (plain, data))
@@ -122,7 +122,7 @@ def test_many_targets_and_graphs_of_matrices_are_batched_and_measured() -> None:
     for one, other in zip(
         explain_many(whole, [ToSparseTensor()(g.clone()) for g in graphs]), explain_many(whole, graphs), strict=True
     ):
-        same_answer(one, other)
+        assert_same_answer(one, other)
 
 
 def test_matrices_are_stored_and_resumed(tmp_path: object) -> None:
@@ -159,7 +159,7 @@ def test_a_sparse_tensor_of_torch_sparse_gives_the_answers_of_its_edges(layer: s
     (found,) = explain_many(explainer(model), sparse, [3])
     assert set(model.kinds) == {torch_sparse.SparseTensor} == {type(found.adj_t)}
     (plain,) = explain_many(explainer(model), data, [3])
-    same_answer(found, plain)
+    assert_same_answer(found, plain)
 
 
 def test_a_matrix_made_inside_the_model_is_traced() -> None:
@@ -173,7 +173,9 @@ def test_a_matrix_made_inside_the_model_is_traced() -> None:
 
     torch.manual_seed(0)
     model, data = Inside().eval(), graph(3)
-    same_answer(explainer(model)(data.x, data.edge_index, index=2), explainer(model.net)(data.x, data.edge_index, index=2))
+    assert_same_answer(
+        explainer(model)(data.x, data.edge_index, index=2), explainer(model.net)(data.x, data.edge_index, index=2)
+    )
 
 
 def test_other_arguments_arrive_untouched() -> None:

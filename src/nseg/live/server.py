@@ -33,7 +33,7 @@ GONE = 499
 Answer = Callable[[dict[str, Any], Work], dict[str, Any]]
 
 
-class Refused(Exception):  # noqa: N818 - becomes an answer, not an error of ours
+class RefusedError(Exception):
     """A request that is not answered.
 
     Args:
@@ -119,7 +119,7 @@ class StudioServer:
             try:
                 self._check(request)
                 response = await handle(request)
-            except Refused as refused:
+            except RefusedError as refused:
                 response = JSONResponse({"error": refused.message}, refused.status)
             response.headers["Cache-Control"] = "no-store"
             response.headers["Referrer-Policy"] = "no-referrer"
@@ -131,9 +131,9 @@ class StudioServer:
     def _check(self, request: Request) -> None:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if host not in self.hosts or (origin is not None and origin != f"http://{host}"):
-            raise Refused(403, "The studio answers only its own page.")
+            raise RefusedError(403, "The studio answers only its own page.")
         if not hmac.compare_digest(str(request.path_params["token"]).encode(), self.token.encode()):
-            raise Refused(403, "The token in the address is wrong. Open the address that nseg studio printed.")
+            raise RefusedError(403, "The token in the address is wrong. Open the address that nseg studio printed.")
 
     def _question(self, answer: Answer) -> Callable[[Request], Awaitable[Response]]:
         async def handle(request: Request) -> Response:
@@ -148,7 +148,7 @@ class StudioServer:
                 return JSONResponse({"error": "The question was withdrawn."}, GONE)
             except NsegError as error:
                 return JSONResponse({"error": str(error)}, 422)
-            except Refused:
+            except RefusedError:
                 raise
             except Exception as error:  # a model may raise anything; the server lives
                 return JSONResponse({"error": f"{type(error).__name__}: {error}"}, 500)
@@ -178,7 +178,7 @@ class StudioServer:
             if not waited.done() and loop.time() > end:
                 work.stop.set()
                 future.cancel()
-                raise Refused(
+                raise RefusedError(
                     503, f"The model has not answered within {self.patience:g} seconds. It may hang; restart the studio."
                 )
         if waited.cancelled():
@@ -196,13 +196,13 @@ async def _body(request: Request) -> dict[str, Any]:
     async for chunk in request.stream():
         content += chunk
         if len(content) > MAX_BODY:
-            raise Refused(413, f"A request must have at most {MAX_BODY} bytes.")
+            raise RefusedError(413, f"A request must have at most {MAX_BODY} bytes.")
     try:
         asked = json.loads(content or b"{}")
     except (ValueError, RecursionError):
         asked = None
     if not isinstance(asked, dict):
-        raise Refused(400, "A request must be a JSON object.")
+        raise RefusedError(400, "A request must be a JSON object.")
     return asked
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Lock, RLock
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -132,22 +133,22 @@ def flush_denormals() -> Iterator[None]:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Run torch on one thread: sums are then equal bit for bit, however many cores there are."""
-    global _single_users, _threads_before  # noqa: PLW0603 - torch's setting is global too
     with _locks_guard:
-        if _single_users == 0:
-            _threads_before = torch.get_num_threads()
+        if _threads.users == 0:
+            _threads.before = torch.get_num_threads()
             torch.set_num_threads(1)
-        _single_users += 1
+        _threads.users += 1
     try:
         yield
     finally:
         with _locks_guard:
-            _single_users -= 1
-            if _single_users == 0:  # the last of several threads of the caller gives the setting back
-                torch.set_num_threads(_threads_before)
+            _threads.users -= 1
+            if _threads.users == 0:  # the last of several threads of the caller gives the setting back
+                torch.set_num_threads(_threads.before)
 
 
-_single_users, _threads_before = 0, 1
+_threads = SimpleNamespace(users=0, before=1)
+"""Who runs torch on one thread now, and the number of threads that they found."""
 
 
 @contextmanager

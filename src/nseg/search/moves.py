@@ -57,8 +57,9 @@ def climb_merit(
         must: instances whose subsets must be valid, [B]; none if None.
     """
     must = torch.zeros_like(parts.count, dtype=torch.bool) if must is None else must
-    move: Move = lambda moves, now, which: moves.climb(now, must[which])  # noqa: E731
-    return _repeat_moves(causal, parts, kept, settings, move, settings.rounds, who)
+    return _repeat_moves(
+        causal, parts, kept, settings, lambda moves, now, which: moves.climb(now, must[which]), settings.rounds, who
+    )
 
 
 @torch.no_grad()
@@ -72,8 +73,9 @@ def exchange(
     who: Tensor | None = None,
 ) -> Tensor:
     """Exchange one kept element for another while the merit rises up to the limit, so that the size stays, [n]."""
-    move: Move = lambda moves, now, which: moves.exchange(now, limit.of(which))  # noqa: E731
-    return _repeat_moves(causal, parts, kept, settings, move, rounds, who)
+    return _repeat_moves(
+        causal, parts, kept, settings, lambda moves, now, which: moves.exchange(now, limit.of(which)), rounds, who
+    )
 
 
 @torch.no_grad()
@@ -86,8 +88,9 @@ def shrink(
     who: Tensor | None = None,
 ) -> Tensor:
     """Drop elements as long as the merit stays within the limit and there are rounds left, [n]."""
-    move: Move = lambda moves, now, which: moves.shrink(now, limit.of(which))  # noqa: E731
-    return _repeat_moves(causal, parts, kept, settings, move, settings.rounds, who)
+    return _repeat_moves(
+        causal, parts, kept, settings, lambda moves, now, which: moves.shrink(now, limit.of(which)), settings.rounds, who
+    )
 
 
 @dataclass(frozen=True)
