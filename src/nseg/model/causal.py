@@ -167,13 +167,21 @@ class CausalModel:
 
     def do_and_agree(self, weights: Weights = NOTHING) -> tuple[Tensor, Tensor]:
         """The result of :meth:`do`, and the share of each instance's rows that have their class, [K, B] each."""
+        return self.answer(weights, odds=False)[:2]
+
+    def answer(self, weights: Weights, odds: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The results of :meth:`do_and_agree`, and if asked for that of :meth:`log_odds`, from one pass, [K, B] each."""
         output = self.output(weights)
         p = self._probability(output)
-        return p, self.mean_over_rows(self.outcome.holds(output, self.instances.target).to(p.dtype))
+        agree = self.mean_over_rows(self.outcome.holds(output, self.instances.target).to(p.dtype))
+        return p, agree, self._log_odds(output) if odds else None
 
     def log_odds(self, weights: Weights = NOTHING) -> Tensor:
         """Log-odds of each instance's class in K worlds, [K, B]; :meth:`do` is their sigmoid."""
-        z = _require_finite(self.outcome.log_odds(self.output(weights), self.instances.target))  # [K, R]
+        return self._log_odds(self.output(weights))
+
+    def _log_odds(self, output: Tensor) -> Tensor:
+        z = _require_finite(self.outcome.log_odds(output, self.instances.target))  # [K, R]
         if z.size(1) == len(self.instances):
             return z
         return torch.logit(self.mean_over_rows(z.sigmoid()), torch.finfo(z.dtype).eps)

@@ -21,7 +21,7 @@ from nseg.search.parts import MaskParts, Masks
 Tick = Callable[[], object]
 """Called once per step, for a progress bar."""
 
-REPACK_SHARE = 0.75
+REPACK_SHARE = 0.9
 """The batch is packed again when no more than this share of it is still active."""
 
 MIN_PROGRESS = 1e-3

@@ -192,12 +192,9 @@ def _best_of_rankings(causal: CausalModel, parts: MaskParts, rankings: Masks, se
     if not _makes_moves(settings) or time_is_up("moves"):
         return pick(found.kept, found.choice(settings.tolerance), parts)
     found = search.restart(search.climb(found))
-    kept = search.choose(found)
+    kept, which = search.choose(found), search.stuck(found)
     for _ in range(REVISIONS if settings.kicks else 0):
-        better = search.revise(found, kept)
-        if better is None:
-            break
-        found, kept = better
+        found, kept, which = search.revise(found, kept, which)
     return kept
 
 
@@ -256,7 +253,7 @@ class SubsetSearch:
         It is done again from other subsets until the best was met several times or is near its ceiling, so that there is
         hardly a better one.
         """
-        stuck = self._stuck(found)
+        stuck = self.stuck(found)
         met = (found.merit >= found.merit.amax(0) - MIN_GAIN).sum(0)
         for batch, kicks in enumerate(_batches(self.settings.kicks, KICKS_AT_ONCE)):
             if not stuck.numel() or time_is_up("kicks"):
@@ -290,26 +287,24 @@ class SubsetSearch:
         kept = exchange(self.causal, self.parts, kept, settings, limit, EXCHANGES, few)
         return shrink(self.causal, self.parts, kept, replace(settings, rounds=1), limit, few)
 
-    def revise(self, found: Candidates, kept: Tensor) -> tuple[Candidates, Tensor] | None:
-        """Choose anew where moves from the chosen subset lead to a better one than all before; None if nowhere.
+    def revise(self, found: Candidates, kept: Tensor, which: Tensor) -> tuple[Candidates, Tensor, Tensor]:
+        """Choose anew where moves from the chosen subset lead to a better one than all before; says for which instances.
 
         So no climb from the explanation, such as that of a certificate, ends far above it.
         """
-        stuck = self._stuck(found)
-        stuck = stuck[self.parts.count[stuck] <= MANY_ELEMENTS]
-        if not stuck.numel() or time_is_up("revision"):
-            return None
-        small, members = self._select(stuck)
+        which = which[self.parts.count[which] <= MANY_ELEMENTS]
+        if not which.numel() or time_is_up("revision"):
+            return found, kept, which[:0]
+        small, members = self._select(which)
         settings = replace(self.settings, rounds=max(self.settings.rounds, RESTART_ROUNDS))
         ends = small.measure(small.climbed(kept[members].unsqueeze(0), settings))
-        above = stuck[ends.merit[0] > found.merit.amax(0)[stuck]]
-        if not above.numel():
-            return None
-        found = found + self._spread(ends, stuck, members, found)
-        again, members = self._select(above)
-        kept = kept.clone()
-        kept[members] = again.choose(Candidates(again.parts, found.kept[:, members], *found.at(above)))
-        return found, kept
+        above = which[ends.merit[0] > found.merit.amax(0)[which]]
+        if above.numel():
+            found = found + self._spread(ends, which, members, found)
+            again, members = self._select(above)
+            kept = kept.clone()
+            kept[members] = again.choose(Candidates(again.parts, found.kept[:, members], *found.at(above)))
+        return found, kept, above
 
     def _add_valid(self, found: Candidates) -> Candidates:
         """Add a valid subset near the best one, for instances that have none within ``tolerance`` of it."""
@@ -345,7 +340,8 @@ class SubsetSearch:
         """
         return objective_of(self.settings).merit(*self.causal.extremes.span)
 
-    def _stuck(self, found: Candidates) -> Tensor:
+    def stuck(self, found: Candidates) -> Tensor:
+        """Numbers of the instances whose best merit is further from 1 than the tolerance."""
         return self._is_stuck(found).nonzero().flatten()
 
     def _select(self, which: Tensor) -> tuple[SubsetSearch, Tensor]:

@@ -14,12 +14,13 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.search.additive import AdditiveFlips
 from nseg.search.deadline import time_is_up
 from nseg.search.descent import REPACK_SHARE
 from nseg.search.formulas import size
 from nseg.search.parts import EDGES, MaskParts
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import NEVER, SubsetScorer, ranks
+from nseg.search.subsets import NEVER, SubsetScorer, pick, ranks
 from nseg.search.worlds import world_log_odds
 
 MIN_GAIN = 2e-3
@@ -186,14 +187,23 @@ class _Moves(SubsetScorer):
 
     def climb(self, kept: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
         """The best flip, or the best few flips together, if the merit rises."""
-        owner = self.parts.owner
-        single, value = self._score_flips(kept, self._rank_flips(kept), must)  # -inf where not tried
-        order, useful = ranks(single, owner), self._count(single > value[owner])
-        after, lengths = self._score_together(kept, order, useful, must)
-        best, which = after.max(0)
+        rank, owner = self._rank_flips(kept), self.parts.owner
+        number = min(int(self.parts.count.max()), self.flips_tried)
+        merit, valid, odds = self.measure_odds(number + 1, lambda k: kept ^ (rank == k.unsqueeze(1) - 1))
+        merit = torch.where(valid | ~must, merit, -torch.inf)
+        exists = torch.arange(number, device=owner.device).unsqueeze(1) < self.parts.count  # [number, B]
+        value, single = merit[0], torch.where(exists, merit[1:], -torch.inf)
+        change = torch.where(exists.unsqueeze(1), odds[1:] - odds[:1], 0)
+        flips = AdditiveFlips(self.objective, self.parts.split(self.settings), odds[0], change, exists)
+        together = flips.promising(single)[:, rank.clamp(max=number - 1), owner] & (rank < number)  # [J, n]
+        best, which = single.max(0)
+        chosen = rank == which[owner]
+        if len(together):
+            more, which = self.score(len(together), lambda j: kept ^ together[j], must).max(0)
+            chosen = torch.where((more > best)[owner], pick(together, which, self.parts), chosen)
+            best = torch.maximum(more, best)
         take = best > value + MIN_GAIN
-        flips = order < lengths.gather(0, which.unsqueeze(0)).squeeze(0)[owner]
-        return kept ^ (flips & take[owner]), take
+        return kept ^ (chosen & take[owner]), take
 
     def exchange(self, kept: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
         """The best exchange of a kept element for another, if the merit rises."""

@@ -95,18 +95,28 @@ class SubsetScorer:
 
         A subset without elements shows nothing: it is not valid, and its merit is 0 at most.
         """
+        merit, valid, _ = self._ask(number, subset, odds=False)
+        return merit, valid
+
+    def measure_odds(self, number: int, subset: Callable[[Tensor], Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        """The results of :meth:`measure`, and log-odds in the factual world and each sub-event, [number, 1 + A, B]."""
+        merit, valid, odds = self._ask(number, subset, odds=True)
+        return merit, valid, torch.cat(odds)
+
+    def _ask(self, number: int, subset: Callable[[Tensor], Tensor], odds: bool) -> tuple[Tensor, Tensor, list[Tensor]]:
         at_once = max(1, ENTRIES_AT_ONCE // max(self.parts.owner.numel(), 1))
         split, intervention = self.parts.split(self.settings), self.settings.intervention
-        merit, valid = [], []
+        merit, valid, log_odds = [], [], []
         for some in blocks(number, at_once, self.parts.owner.device):
             kept = subset(some).to(self.causal.dtype)
-            answer = evaluate(self.causal, self.parts, self.parts.unflatten(kept), split, intervention)
+            answer = evaluate(self.causal, self.parts, self.parts.unflatten(kept), split, intervention, odds)
             self.causal.extremes.note(torch.cat([answer.p_factual, answer.p_complement]))
             value = self.objective.merit(answer.p_factual, answer.p_complement)
             nothing = size(kept, self.parts.owner, len(self.parts.instances)) == 0
             merit.append(torch.where(nothing, value.clamp(max=0), value))
             valid.append(self.objective.valid(answer.keeps, answer.remains) & ~nothing)
-        return torch.cat(merit).round(decimals=DECIMALS), torch.cat(valid)
+            log_odds += [] if answer.log_odds is None else [answer.log_odds]
+        return torch.cat(merit).round(decimals=DECIMALS), torch.cat(valid), log_odds
 
 
 def acceptable(merit: Tensor, valid: Tensor, tolerance: float) -> Tensor:

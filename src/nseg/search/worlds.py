@@ -54,12 +54,15 @@ class Evaluation(NamedTuple):
         p_complement: its probability in the complement, sub-events mixed by the split.
         keeps: share of the rows that have their class with the explanation alone.
         remains: share of the rows that still have it if everything explained is taken away (sub-event 00).
+        log_odds: log-odds of the class with the explanation alone, and in each sub-event of the complement, [P, 1 + A, B];
+            None if they were not asked for.
     """
 
     p_factual: Tensor
     p_complement: Tensor
     keeps: Tensor
     remains: Tensor
+    log_odds: Tensor | None = None
 
     def smaller(self, other: Evaluation) -> Evaluation:
         """Of two answers the one with the smaller bound; an explanation does only what it does in both."""
@@ -67,7 +70,10 @@ class Evaluation(NamedTuple):
         p_factual = torch.where(mine, self.p_factual, other.p_factual)
         p_complement = torch.where(mine, self.p_complement, other.p_complement)
         keeps, remains = torch.minimum(self.keeps, other.keeps), torch.maximum(self.remains, other.remains)
-        return Evaluation(p_factual, p_complement, keeps, remains)
+        log_odds = None
+        if self.log_odds is not None and other.log_odds is not None:
+            log_odds = torch.where(mine.unsqueeze(1), self.log_odds, other.log_odds)
+        return Evaluation(p_factual, p_complement, keeps, remains, log_odds)
 
 
 def build_worlds(parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL) -> Masks:
@@ -119,7 +125,12 @@ def world_log_odds(
 
 @torch.no_grad()
 def evaluate(
-    causal: CausalModel, parts: MaskParts, masks: Masks, split: tuple[float, ...], intervention: str = "mask"
+    causal: CausalModel,
+    parts: MaskParts,
+    masks: Masks,
+    split: tuple[float, ...],
+    intervention: str = "mask",
+    odds: bool = False,
 ) -> Evaluation:
     """The model's answer to P masks, whose literal complements are mixed by ``split``.
 
@@ -128,16 +139,18 @@ def evaluate(
         masks: values of the elements, [P, ...] per part; hard ones unless messages are weighed.
         split: probability of each sub-event of the complement.
         intervention: what taking edges away means, see :class:`nseg.search.settings.BaseSettings`.
+        odds: whether log-odds are asked for.
     """
     if intervention == "both" and parts.deletable:
-        masked, removed = (evaluate(causal, parts, masks, split, one) for one in ("mask", "remove"))
+        masked, removed = (evaluate(causal, parts, masks, split, one, odds) for one in ("mask", "remove"))
         return masked.smaller(removed)
     if intervention == "remove" and parts.deletable:
         causal = causal.removing(parts.tied)
-    p, holds = causal.do_and_agree(build_worlds(parts, masks))
+    p, holds, z = causal.answer(build_worlds(parts, masks), odds)
     factual, complement = split_worlds(p, parts)
     keeps, remains = split_worlds(holds, parts)
-    return Evaluation(factual, mix(complement, split), keeps, remains[:, 0, 0])
+    log_odds = None if z is None else z.view(len(factual), -1, *z.shape[1:])
+    return Evaluation(factual, mix(complement, split), keeps, remains[:, 0, 0], log_odds)
 
 
 def split_worlds(values: Tensor, parts: MaskParts, draw: ComplementDraw = LITERAL) -> tuple[Tensor, Tensor]:

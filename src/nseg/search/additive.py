@@ -1,0 +1,58 @@
+"""Which flips to make together, if their effects on the log-odds simply add up.
+
+Far from each other in the graph, edges act on a model's output independently, so that log-odds after several flips are
+nearly the sum of what single flips change. Probabilities are not: near 0 and 1 single flips seem to do nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from nseg.search.objective import Objective
+
+DIRECTIONS = ((1, 1), (3, 1), (1, 3))
+"""Worth of log-odds gained with the explanation alone, and of log-odds lost without it, by which flips are ordered."""
+
+
+@dataclass(frozen=True)
+class AdditiveFlips:
+    """What single flips change, for B instances.
+
+    Args:
+        objective, split: what subsets are compared by, and the probability of each sub-event of the complement.
+        odds: log-odds of the present subset in the factual world and each sub-event, [1 + A, B].
+        change: what each flip adds to them, [F, 1 + A, B]; 0 where there is no such flip.
+        exists: which flips there are, [F, B].
+    """
+
+    objective: Objective
+    split: Sequence[float]
+    odds: Tensor
+    change: Tensor
+    exists: Tensor
+
+    def promising(self, single: Tensor) -> Tensor:
+        """Sets of flips that should be the best of their size: of 2, 3 to 4, 5 to 8, ... flips, [J, F, B].
+
+        Args:
+            single: merit after each flip alone, [F, B].
+        """
+        weight = self.odds.new_tensor(self.split).view(-1, 1)
+        gain, loss = self.change[:, 0], (self.change[:, 1:] * weight).sum(1)  # [F, B]
+        score = torch.stack([single.to(gain.dtype), *(a * gain - b * loss for a, b in DIRECTIONS)])
+        order = torch.where(self.exists, score, -torch.inf).argsort(dim=1, descending=True, stable=True)  # [D, F, B]
+        change = self.change.expand(len(order), -1, -1, -1)
+        p = (self.odds + change.gather(1, order.unsqueeze(2).expand_as(change)).cumsum(1)).sigmoid()  # [D, F, 1 + A, B]
+        merit = self.objective.merit(p[:, :, 0], (p[:, :, 1:] * weight).sum(2))  # [D, F, B]
+        place, number, found, first = order.argsort(dim=1), len(self.exists), [], 1
+        while first < number:
+            last = min(2 * first, number)
+            best = merit[:, first:last].flatten(0, 1).argmax(0)  # [B]
+            direction, length = best // (last - first), best % (last - first) + first + 1
+            found.append(place.gather(0, direction.expand(1, number, -1)).squeeze(0) < length)
+            first = last
+        return torch.stack(found) & self.exists if found else self.exists.new_zeros(0, *self.exists.shape)
