@@ -17,29 +17,13 @@ import torch
 from torch import Tensor
 
 from nseg.graphs.baseline import nodes_vanish
+from nseg.graphs.groups import group_members, offsets, owner_of, positions_of
 from nseg.graphs.inputs import NODE_TYPE, NODE_TYPES, ModelInputs, Role, common_roles
 
+__all__ = ["InstanceBatch", "WorldBatch", "group_members", "offsets", "pack_graphs", "repeat_rows"]
 
-def group_members(ptr: Tensor, groups: Tensor) -> tuple[Tensor, Tensor]:
-    """Members of some groups, and for each member its group's position in ``groups``.
-
-    >>> group_members(torch.tensor([0, 2, 2, 5]), torch.tensor([2, 0]))
-    (tensor([2, 3, 4, 0, 1]), tensor([0, 0, 0, 1, 1]))
-    """
-    count = ptr[groups + 1] - ptr[groups]
-    owner = torch.repeat_interleave(torch.arange(groups.numel(), device=ptr.device), count)
-    first = torch.cumsum(count, 0) - count
-    within = torch.arange(owner.numel(), device=ptr.device) - first[owner]
-    return ptr[groups][owner] + within, owner
-
-
-def offsets(count: Tensor) -> Tensor:
-    """Cumulative counts with a leading zero.
-
-    >>> offsets(torch.tensor([2, 0, 3]))
-    tensor([0, 2, 2, 5])
-    """
-    return torch.cat([count.new_zeros(1), torch.cumsum(count, 0)])
+_KEPT_WITH = {Role.PAIR_INDEX: Role.PAIR, Role.BATCH: Role.GRAPH}
+"""Roles whose arguments are cut by the members of another role."""
 
 
 @dataclass(frozen=True)
@@ -101,17 +85,17 @@ class InstanceBatch:
     @cached_property
     def node_owner(self) -> Tensor:
         """Instance of each node, [N]."""
-        return _owner(self.ptr[Role.NODE])
+        return owner_of(self.ptr[Role.NODE])
 
     @cached_property
     def edge_owner(self) -> Tensor:
         """Instance of each edge, [E]."""
-        return _owner(self.ptr[Role.EDGE])
+        return owner_of(self.ptr[Role.EDGE])
 
     @cached_property
     def row_owner(self) -> Tensor:
         """Instance of each explained row, [R]."""
-        return _owner(self.row_ptr)
+        return owner_of(self.row_ptr)
 
     @property
     def node_types(self) -> int:
@@ -155,7 +139,10 @@ class InstanceBatch:
 
     def select(self, which: Tensor) -> InstanceBatch:
         """The instances ``which``, in that order."""
-        return self._keep(which, {role: group_members(ptr, which) for role, ptr in self.ptr.items()})
+        needed = {Role.NODE, Role.EDGE, self.outputs, *(_KEPT_WITH.get(role, role) for role in self.roles.values())}
+        members = {role: group_members(ptr, which) for role, ptr in self.ptr.items() if role in needed}
+        ptr = {role: offsets(ptr.diff()[which]) for role, ptr in self.ptr.items()}
+        return self._keep(which, members, ptr)
 
     def keep_explained_graphs(self) -> InstanceBatch:
         """Drop the graphs that are not explained, where an instance holds several graphs."""
@@ -165,26 +152,28 @@ class InstanceBatch:
         graph = torch.unique(self.row)
         node = torch.isin(batch, graph).nonzero().flatten()
         edge = torch.isin(self.edge_index[0], node).nonzero().flatten()
-        everything, members = self._all_members()
-        members[Role.GRAPH] = graph, _owner(self.ptr[Role.GRAPH])[graph]
+        everything = torch.arange(len(self), device=self.x.device)
+        members = {role: group_members(ptr, everything) for role, ptr in self.ptr.items()}
+        members[Role.GRAPH] = graph, owner_of(self.ptr[Role.GRAPH])[graph]
         members[Role.NODE] = node, self.node_owner[node]
         members[Role.EDGE] = edge, self.edge_owner[edge]
-        return self._keep(everything, members)
+        ptr = {role: offsets(owner.bincount(minlength=len(self))) for role, (_, owner) in members.items()}
+        return self._keep(everything, members, ptr)
 
-    def _all_members(self) -> tuple[Tensor, dict[Role, tuple[Tensor, Tensor]]]:
-        everything = torch.arange(len(self), device=self.x.device)
-        return everything, {role: group_members(ptr, everything) for role, ptr in self.ptr.items()}
-
-    def _keep(self, which: Tensor, members: dict[Role, tuple[Tensor, Tensor]]) -> InstanceBatch:
+    def _keep(self, which: Tensor, members: dict[Role, tuple[Tensor, Tensor]], ptr: dict[Role, Tensor]) -> InstanceBatch:
         """The instances ``which``, reduced to the given members.
 
         Args:
             which: numbers of instances.
-            members: for each role, the kept members and their position in ``which``, sorted by the latter.
+            members: for each role that arguments have, the kept members and their position in ``which``, sorted by the
+                latter.
+            ptr: offset of each instance among the kept members of all roles.
         """
         kept = {role: member for role, (member, _) in members.items()}
-        position = {role: _inverse(kept[role], self.count(role)) for role in kept}
+        moved = {Role.NODE, self.outputs, *(Role.GRAPH for role in self.roles.values() if role is Role.BATCH)}
+        position = {role: positions_of(kept[role], self.count(role)) for role in moved}
         rows, _ = group_members(self.row_ptr, which)
+        nodes, edges = kept[Role.NODE], kept[Role.EDGE]
 
         def cut(name: str, value: Any) -> Any:
             role = self.roles[name]
@@ -196,18 +185,18 @@ class InstanceBatch:
 
         return replace(
             self,
-            x=self.x[kept[Role.NODE]],
-            edge_index=position[Role.NODE][self.edge_index[:, kept[Role.EDGE]]],
+            x=self.x.index_select(0, nodes),
+            edge_index=position[Role.NODE][self.edge_index.index_select(1, edges)],
             args={name: cut(name, value) for name, value in self.args.items()},
-            ptr={role: offsets(owner.bincount(minlength=which.numel())) for role, (_, owner) in members.items()},
+            ptr=ptr,
             row=position[self.outputs][self.row[rows]],
             row_ptr=offsets(self.row_ptr.diff()[which]),
             target=self.target[rows],
-            node_id=self.node_id[kept[Role.NODE]],
-            edge_id=self.edge_id[kept[Role.EDGE]],
-            hops=self.hops[kept[Role.NODE]],
+            node_id=self.node_id.index_select(0, nodes),
+            edge_id=self.edge_id.index_select(0, edges),
+            hops=self.hops.index_select(0, nodes),
             total=self.total[which],
-            baseline=None if self.baseline is None else self.baseline[kept[Role.NODE]],
+            baseline=None if self.baseline is None else self.baseline.index_select(0, nodes),
         )
 
     def single(self, number: int) -> tuple[ModelInputs, Tensor]:
@@ -244,23 +233,25 @@ class InstanceBatch:
         world = torch.arange(worlds, device=device).view(-1, 1)
         everything = torch.arange(number, device=device)
         if boundary is None:
-            node, position = everything.repeat(worlds), everything + world * number
+            node, first, step = everything.repeat(worlds), everything, torch.full_like(everything, number)
         else:
             shared = self.hops >= boundary
             inner = (~shared).nonzero().flatten()
             pool, member = torch.unique(self.node_id[shared], return_inverse=True)
             node = torch.cat([inner.repeat(worlds), _any_member(member, shared.nonzero().flatten(), pool.numel())])
             own = int(inner.numel())
-            position = torch.empty(worlds, number, dtype=torch.long, device=device)
-            position[:, inner] = torch.arange(own, device=device) + world * own
-            position[:, shared] = worlds * own + member
+            first = torch.empty_like(everything)
+            first[inner], first[shared] = everything[:own], worlds * own + member
+            step = torch.where(shared, 0, own)
+        position = torch.addcmul(first, world, step)  # of each node in world k: first + k * step
+        ends, steps = first[self.edge_index].unsqueeze(1), step[self.edge_index].unsqueeze(1)
         inputs = ModelInputs(
-            x=self.x[node],
-            edge_index=position[:, self.edge_index].transpose(0, 1).flatten(1),
+            x=repeat_rows(self.x, worlds) if boundary is None else self.x[node],
+            edge_index=torch.addcmul(ends, world, steps).flatten(1),
             kwargs={name: self._repeat_arg(name, value, node, position, world) for name, value in self.args.items()},
         )
         rows = position[:, self.row] if self.outputs is Role.NODE else self.row + world * self.count(self.outputs)
-        return WorldBatch(inputs, rows, node, self.hops[node], self.node_id[node], position)
+        return WorldBatch(inputs, rows, node, self, position)
 
     def _repeat_arg(self, name: str, value: Any, node: Tensor, position: Tensor, world: Tensor) -> Any:
         """One model argument for K worlds, whose nodes are ``node`` and stand at ``position`` [K, N]."""
@@ -310,17 +301,25 @@ class WorldBatch:
         inputs: arguments of the model call.
         rows: explained rows of the output, [K, R].
         node: which node of the instances each node is.
-        hops: hops from each node to the nearest explained output.
-        node_id: the caller's number of each node.
+        instances: these instances.
         position: where each node of the instances stands in each world, [K, N].
     """
 
     inputs: ModelInputs
     rows: Tensor
     node: Tensor
-    hops: Tensor
-    node_id: Tensor
+    instances: InstanceBatch
     position: Tensor
+
+    @cached_property
+    def hops(self) -> Tensor:
+        """Hops from each node to the nearest explained output."""
+        return self.instances.hops[self.node]
+
+    @cached_property
+    def node_id(self) -> Tensor:
+        """The caller's number of each node."""
+        return self.instances.node_id[self.node]
 
 
 def pack_graphs(
@@ -387,14 +386,3 @@ def repeat_rows(value: Tensor, times: int) -> Tensor:
 def _any_member(group: Tensor, member: Tensor, groups: int) -> Tensor:
     """One arbitrary member of each group."""
     return torch.empty(groups, dtype=torch.long, device=group.device).scatter_(0, group, member)
-
-
-def _owner(ptr: Tensor) -> Tensor:
-    return torch.repeat_interleave(torch.arange(ptr.numel() - 1, device=ptr.device), ptr.diff())
-
-
-def _inverse(members: Tensor, size: int) -> Tensor:
-    """Position of each member among ``members``; -1 for those not in it."""
-    position = torch.full((size,), -1, dtype=torch.long, device=members.device)
-    position[members] = torch.arange(members.numel(), device=members.device)
-    return position
