@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from torch_geometric.explain.config import MaskType
 
 from nseg.events import Event
 from nseg.explain.measurement import Measured, numbers_of
-from nseg.explanation import ATTRIBUTE_MASK, HARD, Explanation
+from nseg.explanation import ATTRIBUTE_MASK, HARD, Explanation, Numbers
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
@@ -59,10 +60,25 @@ class BatchAnswer:
     attributes: MaskType | None = None
     stopped: str | None = None
 
+    @cached_property
+    def tied_instances(self) -> list[bool]:
+        """``ties`` as Python's values, read once for all instances."""
+        return self.ties.tolist()
+
+    @cached_property
+    def exact_instances(self) -> list[bool]:
+        """``exact``, likewise."""
+        return self.exact.tolist()
+
     @property
     def tied(self) -> bool:
         """Whether both directions of an edge are one in all instances."""
         return bool(self.ties.all())
+
+    @cached_property
+    def numbers(self) -> list[Numbers]:
+        """What the explanation of each instance says about its masks."""
+        return numbers_of(self.measured, self.soft_p)
 
     @property
     def intervention(self) -> str:
@@ -91,14 +107,16 @@ def build_explanation(
     """
     instances = answer.instances
     edges, nodes = instances.members(Role.EDGE, number), instances.members(Role.NODE, number)
+    # those of an instance are sorted, so if there are as many they are the same
+    all_edges, all_nodes = edges.stop - edges.start == len(edge_id), nodes.stop - nodes.start == len(node_id)
     edge_at = torch.searchsorted(edge_id, instances.edge_id[edges])
-    node_at = torch.searchsorted(node_id, instances.node_id[nodes])
-    tied = bool(answer.ties[number])
-    reverse = reverse_edges(edge_index, node_id.numel(), edge_kind) if tied else None
+    node_at = None if all_nodes else torch.searchsorted(node_id, instances.node_id[nodes])
+    tied = answer.tied_instances[number]
+    reverse = reverse_edges(edge_index, node_id.numel(), edge_kind) if tied and not all_edges else None
 
     def on_edges(mask: Tensor | None) -> Tensor | None:
-        if mask is None:
-            return None
+        if mask is None or all_edges:
+            return None if mask is None else mask[edges].clone()
         full = mask.new_zeros(edge_id.numel()).index_copy(0, edge_at, mask[edges])
         # an undirected edge also covers the direction over which no message reaches the output
         return full if reverse is None else torch.maximum(full, full[reverse])
@@ -107,29 +125,33 @@ def build_explanation(
         if mask is None or answer.common:
             types = instances.node_types
             return None if mask is None else mask[number * types : (number + 1) * types].clone()
+        if node_at is None:
+            return mask[nodes].clone()
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
-    found = Explanation(node_mask=on_nodes(answer.soft.get(NODES)), edge_mask=on_edges(answer.soft.get(EDGES)))
     values = {
+        "node_mask": on_nodes(answer.soft.get(NODES)),
+        "edge_mask": on_edges(answer.soft.get(EDGES)),
         "reached": torch.zeros_like(edge_id, dtype=torch.bool).index_fill(0, edge_at, True),
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
         **_attribute_masks(answer, number, edge_at, edge_id.numel()),
-        **numbers_of(answer.measured, number, answer.soft_p[:, number]),
+        **answer.numbers[number],
         "outcome": answer.event,
-        "exact": bool(answer.exact[number]),
+        "exact": answer.exact_instances[number],
         "seed": settings.seed,
         "settings": settings.as_plain_data() | _what_was_done(answer, tied),
         "stopped": answer.stopped,
     }
     if (path := answer.path) is not None:
-        values |= _path_values(path, number, on_edges(path.member.get(EDGES)), on_nodes(path.member.get(NODES)))
+        sizes, pns = path.points[number]
+        values["edge_path"], values["node_path"] = on_edges(path.member.get(EDGES)), on_nodes(path.member.get(NODES))
+        values["path_sizes"], values["path_pns"] = sizes, pns * (sizes > 0)  # nothing shows nothing
     if (others := answer.alternatives) is not None:
         values["alternative_pns"] = others.pns[others.there[:, number], number]
         values["edge_alternatives"] = on_edges(others.member.get(EDGES))
         values["node_alternatives"] = on_nodes(others.member.get(NODES))
-    found.update({name: value for name, value in values.items() if value is not None})
-    return found
+    return Explanation().filled(values)
 
 
 def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor, edges: int) -> dict[str, Tensor]:
@@ -143,24 +165,6 @@ def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor, edges: i
         elif mask is not None:
             found[name] = mask.new_zeros(edges, mask.size(1)).index_copy(0, edge_at, mask[mine])
     return found
-
-
-def _path_values(path: SizePath, number: int, edges: Tensor | None, nodes: Tensor | None) -> dict[str, Tensor | None]:
-    """Sizes and bounds of one instance's path, and in which of its subsets each edge and node is."""
-    sizes, pns, bits = path.of(number)
-    members = {"edge_path": edges, "node_path": nodes}
-    own = {name: None if one is None else _renumber(one, bits) for name, one in members.items()}
-    return {**own, "path_sizes": sizes, "path_pns": pns * (sizes > 0)}  # nothing shows nothing
-
-
-def _renumber(code: Tensor, bits: Tensor) -> Tensor:
-    """Numbers whose bit j is bit ``bits[j]`` of the given ones.
-
-    >>> _renumber(torch.tensor([0b101, 0b110]), torch.tensor([0, 2])).tolist()
-    [3, 2]
-    """
-    position = torch.arange(len(bits), device=code.device)
-    return ((code.unsqueeze(-1) >> bits & 1) << position).sum(-1)
 
 
 def _what_was_done(answer: BatchAnswer, tied: bool) -> dict[str, Any]:

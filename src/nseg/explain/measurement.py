@@ -75,40 +75,51 @@ def measure_hard(
     return Measured(intervention, kept, Measured(intervention, empty, empty["mask"], nothing).own, nothing)
 
 
-def numbers_of(measured: Measured, number: int, soft_p: Tensor) -> Numbers:
-    """What an explanation says about its masks.
+def numbers_of(measured: Measured, soft_p: Tensor) -> list[Numbers]:
+    """What each of B explanations says about its masks.
 
     Args:
-        measured: what the model says about the hard masks of B instances.
-        number: which instance.
-        soft_p: p_factual and p_complement of its soft masks, [2].
+        measured: what the model says about their hard masks.
+        soft_p: p_factual and p_complement of their soft masks, [2, B].
     """
-    p_factual, p_complement = measured.p[:, number]
-    own, by, shows = measured.own, measured.by, float(not measured.nothing[number])
-    found: dict[str, Any] = {
-        "p_factual": float(p_factual),
-        "p_complement": float(p_complement),
-        "pns": shows * float(formulas.pns_bound(p_factual, p_complement)),
-        "pn": shows * float(formulas.pn_bound(p_factual, p_complement)),
-        "ps": shows * float(formulas.ps_bound(p_factual, p_complement)),
-        "soft_p_factual": float(soft_p[0]),
-        "soft_p_complement": float(soft_p[1]),
-        "intervention": measured.intervention,
-        "p_empty": float(measured.empty.p_factual[number]),
-        "keeps_empty": bool(measured.empty.keeps[number] == 1),
+
+    def bound(formula: Callable[[Tensor, Tensor], Tensor], one: Evaluation) -> list[float]:
+        found: list[float] = (formula(one.p_factual, one.p_complement).double() * ~measured.nothing).tolist()
+        return found
+
+    own, number = measured.own, len(measured.nothing)
+    keeps, changes = _keeps(own).tolist(), _changes(own).tolist()
+    keeps_empty = _keeps(measured.empty).tolist()
+    found: dict[str, list[Any]] = {
+        "p_factual": own.p_factual.tolist(),
+        "p_complement": own.p_complement.tolist(),
+        "pns": bound(formulas.pns_bound, own),
+        "pn": bound(formulas.pn_bound, own),
+        "ps": bound(formulas.ps_bound, own),
+        "soft_p_factual": soft_p[0].tolist(),
+        "soft_p_complement": soft_p[1].tolist(),
+        "intervention": [measured.intervention] * number,
+        "p_empty": measured.empty.p_factual.tolist(),
+        "keeps_empty": keeps_empty,
+        "keeps": keeps,
+        "changes": changes,
     }
-    found["keeps"], found["changes"] = _keeps_and_changes(own, number)
-    for name, one in by.items():
+    for name, one in measured.by.items():
         past = {"mask": "masked", "remove": "removed"}[name]
-        found[f"pns_{past}"] = shows * float(formulas.pns_bound(one.p_factual[number], one.p_complement[number]))
-        found[f"holds_{past}"] = all(_keeps_and_changes(one, number))
-    found["verdict"] = VERDICTS[verdict(found["keeps"], found["changes"], found["keeps_empty"])]
-    return found
+        found[f"pns_{past}"] = bound(formulas.pns_bound, one)
+        found[f"holds_{past}"] = (_keeps(one) & _changes(one)).tolist()
+    found["verdict"] = [VERDICTS[verdict(*three)] for three in zip(keeps, changes, keeps_empty, strict=True)]
+    return [dict(zip(found, values, strict=True)) for values in zip(*found.values(), strict=True)]
 
 
-def _keeps_and_changes(found: Evaluation, number: int) -> tuple[bool, bool]:
-    """Whether an explanation keeps the class, and whether the class changes without it."""
-    return bool(found.keeps[number] == 1), bool(found.remains[number] == 0)
+def _keeps(found: Evaluation) -> Tensor:
+    """Whether each explanation keeps the class, [B]."""
+    return found.keeps == 1
+
+
+def _changes(found: Evaluation) -> Tensor:
+    """Whether the class changes without each explanation, [B]."""
+    return found.remains == 0
 
 
 class Remeasurement:
@@ -150,8 +161,8 @@ class Remeasurement:
         """Numbers of the hard and the soft masks in one reference."""
         (_, soft), (parts, hard) = (self._masks(one, causal, prefix) for prefix in ("", HARD))
         answer = evaluate(causal, parts, soft.map(lambda mask: mask.unsqueeze(0)), self.split)
-        soft_p = torch.cat([answer.p_factual, answer.p_complement]).flatten()
-        return numbers_of(measure_hard(causal, parts, hard, self.split, self.intervention), 0, soft_p)
+        soft_p = torch.cat([answer.p_factual, answer.p_complement])
+        return numbers_of(measure_hard(causal, parts, hard, self.split, self.intervention), soft_p)[0]
 
     def _masks(self, one: Explanation, causal: CausalModel, prefix: str) -> tuple[MaskParts, Masks]:
         """The hard or the soft masks on the instance of a reference."""

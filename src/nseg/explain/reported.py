@@ -74,7 +74,7 @@ def masks_of(answer: BatchAnswer, kind: str) -> Masks:
     if kind == SOFT:
         return answer.soft
     if kind.startswith(PATH) and answer.path is not None:
-        return _decoded(answer, answer.path.member, size_number(answer, kind))
+        return _decoded(answer, answer.path.member, answer.path.bit(size_number(answer, kind)))
     if kind.startswith(ALTERNATIVE) and answer.alternatives is not None:
         number = torch.full_like(answer.exact, int(kind.removeprefix(ALTERNATIVE)), dtype=torch.long)
         return _decoded(answer, answer.alternatives.member, number)

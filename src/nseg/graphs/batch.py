@@ -132,8 +132,12 @@ class InstanceBatch:
 
     def members(self, role: Role, number: int) -> slice:
         """Range of one instance's nodes, edges, graphs or pairs."""
-        begin, end = self.ptr[role][number : number + 2].tolist()
-        return slice(begin, end)
+        return slice(*self._ranges[role][number : number + 2])
+
+    @cached_property
+    def _ranges(self) -> dict[Role, list[int]]:
+        """The offsets as Python's numbers, read once for all instances."""
+        return {role: ptr.tolist() for role, ptr in self.ptr.items()}
 
     # --- smaller batches -------------------------------------------------------------------------------------------------
 

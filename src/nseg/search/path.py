@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -36,19 +37,24 @@ class SizePath:
     Args:
         sizes: numbers of elements, ascending; one of them is that of the explanation, [T, B].
         pns: PNS bound of the best subset of each size, [T, B].
-        member: for each element, in which of these subsets it is: bit t for sizes[t]; by part.
+        member: for each element, in which of these subsets it is: bit j for the j-th different size; by part.
     """
 
     sizes: Tensor
     pns: Tensor
     member: Masks
 
-    def of(self, number: int) -> tuple[Tensor, Tensor, Tensor]:
-        """Different sizes of one instance, their bounds, and the bit of each, [t] each."""
-        sizes = self.sizes[:, number]
-        own = torch.cat([sizes[:1] >= 0, sizes[1:] != sizes[:-1]])
-        bits = own.nonzero().flatten()
-        return sizes[bits], self.pns[bits, number], bits
+    def bit(self, number: Tensor) -> Tensor:
+        """Bit that stands for one size of each instance, given by its number among all sizes, [B]."""
+        return bits_of(first_of_equals(self.sizes)).gather(0, number.unsqueeze(0)).squeeze(0)
+
+    @cached_property
+    def points(self) -> list[tuple[Tensor, Tensor]]:
+        """Different sizes of each instance, and their bounds, [t] each."""
+        first = first_of_equals(self.sizes).T
+        number = first.sum(1).tolist()
+        sizes, pns = (torch.split(value.T[first], number) for value in (self.sizes, self.pns))
+        return [(own.clone(), bounds.clone()) for own, bounds in zip(sizes, pns, strict=True)]
 
 
 @torch.no_grad()
@@ -65,18 +71,34 @@ def measure_path(
     grid = torch.tensor(size_grid(int(parts.count.max())), device=owner.device).unsqueeze(1)
     sizes = torch.cat([torch.minimum(grid, parts.count), own.unsqueeze(0)]).sort(0).values  # [T, B]
     best = torch.full(sizes.shape, -torch.inf, dtype=causal.dtype, device=owner.device)
+    limit = sizes[:, owner]  # [T, n]
     subsets = torch.zeros(len(sizes), len(owner), dtype=torch.bool, device=owner.device)
     for rank in _orders(causal, parts, result, kept, settings):
-        some = rank < sizes[:, owner]
+        some = rank < limit
         found = evaluate(causal, parts, parts.unflatten(some.to(causal.dtype)), parts.split(settings), settings.intervention)
         gap = found.p_factual - found.p_complement
         # the first order begins with the explanation
         better = (_rounded(gap) > _rounded(best)) & ((sizes != own) | torch.isinf(best))
         best = torch.where(better, gap, best)
         subsets = torch.where(better[:, owner], some, subsets)
-    bits = torch.arange(len(sizes), device=owner.device).unsqueeze(1)
-    member = (subsets.long() << bits).sum(0)
+    first, member = first_of_equals(sizes), torch.zeros_like(owner)
+    for subset, new, bit in zip(subsets, first, bits_of(first), strict=True):
+        member |= (subset & new[owner]).long() << bit[owner]
     return SizePath(sizes, pns_bound(best, torch.zeros_like(best)), parts.unflatten(member))
+
+
+def first_of_equals(sizes: Tensor) -> Tensor:
+    """Whether each size is the first of those that are equal to it; sizes are sorted, [T, B].
+
+    >>> first_of_equals(torch.tensor([[0, 0], [1, 1], [2, 1]])).tolist()
+    [[True, True], [True, True], [True, False]]
+    """
+    return torch.cat([torch.ones_like(sizes[:1], dtype=torch.bool), sizes[1:] != sizes[:-1]])
+
+
+def bits_of(first: Tensor) -> Tensor:
+    """Number of each size among the different ones of its instance, [T, B]."""
+    return first.cumsum(0) - 1
 
 
 def _orders(

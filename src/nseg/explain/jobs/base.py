@@ -390,11 +390,11 @@ class ExplainJob(ABC):
             found = build_explanation(batch, position, inputs.edge_index, edge_id, node_id, settings, kinds)
         (_, edges), named = inputs.call_arguments()
         found._model_config, found._model_args = self.explainer.model_config, list(named)
-        found.prediction = output if not self.phenomenon else None
-        found.target = self.explainer.get_target(output) if target is None else target
-        found.index = None if instances.outputs is Role.GRAPH else row
-        found.x, found.edge_index = inputs.x, edges
-        for name, value in named.items():
-            found[name] = value
-        found.edge_id, found.node_id = edge_id, node_id
-        return found
+        values = {
+            "prediction": None if self.phenomenon else output,
+            "target": self.explainer.get_target(output) if target is None else target,
+            "index": None if instances.outputs is Role.GRAPH else row,
+            "x": inputs.x,
+        }
+        found.filled(values).edge_index = edges  # may be a sparse matrix
+        return found.filled({**named, "edge_id": edge_id, "node_id": node_id})
