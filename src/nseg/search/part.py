@@ -95,8 +95,13 @@ class EdgePart(Part):
     def ties(self) -> Tensor:
         """Whether both directions of an edge are one element in each instance, [B]."""
         if self.undirected is None:
-            return has_whole_bonds(self.instances)
+            return has_whole_bonds(self.instances, lambda: self._reverse)
         return torch.full((len(self.instances),), self.undirected, device=self.instances.x.device)
+
+    @cached_property
+    def _reverse(self) -> Tensor:
+        """Position of each edge's reverse, [E]."""
+        return reverse_edges(self.instances.edge_index, self.instances.num_nodes, self.instances.args.get(EDGE_KIND))
 
     @cached_property
     def _any_ties(self) -> bool:
@@ -109,8 +114,7 @@ class EdgePart(Part):
         position = torch.arange(edge_index.size(1), device=edge_index.device)
         if not self._any_ties:
             return position
-        partner = reverse_edges(edge_index, self.instances.num_nodes, self.instances.args.get(EDGE_KIND))
-        first = torch.where(self.ties[self.instances.edge_owner], torch.minimum(position, partner), position)
+        first = torch.where(self.ties[self.instances.edge_owner], torch.minimum(position, self._reverse), position)
         element: Tensor = torch.unique(first, return_inverse=True)[1]
         return element
 

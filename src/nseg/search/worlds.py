@@ -93,6 +93,10 @@ def build_worlds(parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL)
     def stack(number: int, part: Part) -> Tensor:
         mask = masks[part.name]
         worlds = [mask]
+        if not draw.noise and not mask.requires_grad:  # without random numbers all complements of a mask are equal
+            without = draw.law(mask, mask[0])
+            worlds += [mask if stays[number] else without for stays in events for _ in range(draw.samples)]
+            return torch.stack(worlds, 1).flatten(0, 1)
         for event, stays in enumerate(events):
             for sample in range(draw.samples):
                 u = draw.noise[part.name].draw(draw.step, event, sample) if draw.noise else mask[0]
