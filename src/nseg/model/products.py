@@ -133,7 +133,30 @@ class SparsePattern:
 
     def bag(self, values: Tensor, features: Tensor) -> Tensor:
         """The product, without gradients."""
-        return embedding_bag(self.sender, features, self.ptr[:-1], mode="sum", per_sample_weights=values)
+        return embedding_bag(
+            self.sender, features, self.ptr, mode="sum", per_sample_weights=values, include_last_offset=True
+        )
+
+
+class RowSums:
+    """Adds up rows that have the same index.
+
+    Args:
+        index: of each row, [N] or [N, 1, ...].
+        number: of sums.
+    """
+
+    def __init__(self, index: Tensor, number: int) -> None:
+        self.index = index.flatten()
+        everything = torch.arange(len(self.index), device=index.device)
+        self._pattern = SparsePattern(everything, self.index, number)
+
+    def add_up(self, rows: Tensor) -> Tensor:
+        """The sums of rows [N, ...]."""
+        if torch.is_grad_enabled():
+            return rows.new_zeros(self._pattern.nodes, *rows.shape[1:]).index_add(0, self.index, rows)
+        flat = embedding_bag(self._pattern.sender, rows.flatten(1), self._pattern.ptr, mode="sum", include_last_offset=True)
+        return flat.view(-1, *rows.shape[1:])
 
 
 class _Product(torch.autograd.Function):

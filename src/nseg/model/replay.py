@@ -18,8 +18,8 @@ from torch.fx.node import map_arg
 
 from nseg.graphs.batch import repeat_rows
 from nseg.model.plan import Plan
-from nseg.model.products import SparsePattern
 from nseg.model.recording import CONSTANT, SIZES, NotRecordableError, size_of
+from nseg.model.rewriting import add_up, dependents, multiply, simplify
 
 aten = torch.ops.aten
 
@@ -45,11 +45,6 @@ Level = int | None
 """Hops up to which rows of a value are computed; None if all are."""
 
 
-def multiply(pattern: SparsePattern, values: Tensor, features: Tensor) -> Tensor:
-    """What each node receives, as one operation of a recorded pass."""
-    return pattern.multiply(values, features)
-
-
 class Program:
     """A recorded pass, ready to be replayed in any worlds of any instances of its model.
 
@@ -64,7 +59,9 @@ class Program:
     """
 
     def __init__(self, graph: fx.Graph, varied: Collection[str], after: Sequence[int], shared: bool) -> None:
-        built = _Builder(graph, varied, after, shared)
+        counting = [str(node.target) for node in graph.nodes if str(node.target).startswith(INDEX)]
+        simplify(graph, varied, counting)
+        built = _Builder(graph, varied, counting, after, shared)
         self.shared, self.level = shared, built.level
         self._sources, self._varied = list(built.sources.values()), built.varied_positions
         self._shared, self._local = _Prepared(built.shared_values), _Prepared(built.local_values)
@@ -185,7 +182,9 @@ class _Builder:
         level: hops up to which rows of the output are computed.
     """
 
-    def __init__(self, graph: fx.Graph, varied: Collection[str], after: Sequence[int], shared: bool) -> None:
+    def __init__(
+        self, graph: fx.Graph, varied: Collection[str], counting: Collection[str], after: Sequence[int], shared: bool
+    ) -> None:
         self.varied, self.after, self.shared = set(varied), after, shared
         self.nodes_pair = next(_rows(n) for n in graph.nodes if n.op == "placeholder" and n.target == X)
         self.run, self.shared_values, self.local_values = fx.Graph(), _Values(), _Values()
@@ -193,15 +192,12 @@ class _Builder:
         self.varied_positions: list[tuple[int, str]] = []
         self._arguments: dict[str, fx.Node] = {}
         self._live: dict[fx.Node, tuple[fx.Node, Level]] = {}  # what depends on what varies
-        self._depends: set[fx.Node] = set()
-        self._counts: set[fx.Node] = set()  # what depends on the numbering of a world
+        self._counts = dependents(graph, counting)  # what depends on the numbering of a world
+        varies = dependents(graph, varied)
         for node in graph.nodes:
-            if str(node.target).startswith(INDEX) or any(one in self._counts for one in node.all_input_nodes):
-                self._counts.add(node)
             if node.op == "output":
                 self._finish(node.args[0])
-            elif node.target in self.varied or any(one in self._depends for one in node.all_input_nodes):
-                self._depends.add(node)
+            elif node in varies:
                 self._live[node] = self._convert(node)
 
     def _finish(self, output: fx.Node) -> None:
@@ -355,7 +351,7 @@ def _spread(value: Tensor, rows: Tensor, number: int) -> Tensor:
 
 def _write_in_place(graph: fx.Graph) -> None:
     """Let operations write over operands that nothing else uses; for passes without gradients."""
-    fresh = {multiply, aten.linear.default, aten.mm.default, aten.addmm.default, *IN_PLACE, *IN_PLACE.values()}
+    fresh = {multiply, add_up, aten.linear.default, aten.mm.default, aten.addmm.default, *IN_PLACE, *IN_PLACE.values()}
     for node in graph.nodes:
         over = _args(node)[0] if node.target in IN_PLACE else None
         if (

@@ -31,7 +31,8 @@ from nseg.model.plan import Messages, MessageSteps, Plan, PlannedCall, plan_call
 from nseg.model.products import LinearMessages
 from nseg.model.programs import EDGES, GRAPHS, MessageWeights, Programs, weight_names
 from nseg.model.recording import Recorder
-from nseg.model.replay import INDEX, PATTERN, Program, X, multiply
+from nseg.model.replay import INDEX, PATTERN, Program, X
+from nseg.model.rewriting import multiply
 from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import RunStrategy
 from nseg.model.tracing import PropagateCall, trace_model
