@@ -36,6 +36,7 @@ ROW_OPERAND = {
 
 IN_PLACE = {
     aten.add.Tensor: aten.add_.Tensor,
+    aten.addcmul.default: aten.addcmul_.default,
     aten.mul.Tensor: aten.mul_.Tensor,
     aten.relu.default: aten.relu_.default,
 }

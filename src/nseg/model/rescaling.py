@@ -69,7 +69,7 @@ def recognise_rule(call: PropagateCall | Messages, weights: Mapping[str, Tensor]
 
 def _inverse_root(degree: Tensor) -> Tensor:
     """One over the square root; 0 for a degree of 0."""
-    return torch.where(degree > SMALL, degree.clamp_min(SMALL).rsqrt(), 0)
+    return torch.threshold(degree, SMALL, torch.inf).rsqrt()
 
 
 @dataclass(frozen=True)

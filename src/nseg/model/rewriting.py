@@ -38,6 +38,8 @@ def simplify(graph: fx.Graph, varied: Collection[str], counting: Collection[str]
             _multiply_first(node, varies)
         elif node.target is aten.scatter_add.default:
             _add_up_once_sorted(node, counts)
+        elif node.target is aten.add.Tensor:
+            _add_product(node)
     graph.eliminate_dead_code()
 
 
@@ -83,6 +85,15 @@ def _add_up_once_sorted(node: fx.Node, counts: Collection[fx.Node]) -> None:
     if given in counts and set(given.meta[SIZES][0][1:]) <= {1}:
         sums = _insert(node, RowSums, (given, number), None)
         node.replace_all_uses_with(_insert(node, add_up, (sums, rows), node.meta[SIZES]))
+
+
+def _add_product(node: fx.Node) -> None:
+    """What a node receives plus a product, such as its own features times a number, in one operation."""
+    (received, product), same = _args(node), node.meta[SIZES]
+    if node.kwargs or not isinstance(product, fx.Node) or product.target is not aten.mul.Tensor or len(product.users) != 1:
+        return
+    if received.target is multiply and received.meta[SIZES] == product.meta[SIZES] == same:
+        node.replace_all_uses_with(_insert(node, aten.addcmul.default, (received, *_args(product)), same))
 
 
 def _insert(before: fx.Node, function: Callable[..., Any], args: tuple[Any, ...], sizes: Sequence[Any] | None) -> fx.Node:
