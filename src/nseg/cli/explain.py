@@ -27,7 +27,6 @@ from nseg.datasets.names import check_name as check_dataset
 from nseg.errors import InputError
 from nseg.events import parse_event
 from nseg.models.catalogue import choose_architecture
-from nseg.runs.layout import SHARD
 from nseg.search.settings import INTERVENTIONS, MOST_ALTERNATIVES
 from nseg.version import __version__
 
@@ -100,7 +99,12 @@ Seconds = Annotated[
     float | None,
     typer.Option(help="Time for all explanations; then the best found so far is returned. Not with --out."),
 ]
-Shard = Annotated[int, typer.Option(min=1, help="Largest number of predictions that are explained and stored together.")]
+Shard = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Largest number of predictions explained together; 256, or 1,024 if not stored.", show_default=False
+    ),
+]
 Measure = Annotated[bool, typer.Option(help="Also print metrics; loads all explanations into memory.")]
 Changes = Annotated[
     bool, typer.Option(help="Also find the smallest change (edges to remove) after which the model says something else.")
@@ -134,7 +138,7 @@ def explain(
     backend: BackendName = None,
     workers: Workers = None,
     address: Address = None,
-    shard: Shard = SHARD,
+    shard: Shard = None,
     names: NodeNames = None,
     class_names: ClassNames = None,
     feature_names: FeatureNames = None,

@@ -24,7 +24,7 @@ from nseg.model.causal import CausalModel
 from nseg.names import NamedData, resolve_names
 from nseg.runs.exports import ExplanationList
 from nseg.runs.folder import RunFolder, open_run
-from nseg.runs.layout import SHARD, in_target_order
+from nseg.runs.layout import SHARD, TOGETHER, in_target_order
 from nseg.runs.parquet import encode
 from nseg.runs.stored import Explanations
 
@@ -44,7 +44,7 @@ def explain_many(
     seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
-    shard: int = SHARD,
+    shard: int | None = None,
     node_names: Any = None,
     feature_names: Any = None,
     class_names: Any = None,
@@ -69,7 +69,7 @@ def explain_many(
     seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
-    shard: int = SHARD,
+    shard: int | None = None,
     node_names: Any = None,
     feature_names: Any = None,
     class_names: Any = None,
@@ -93,7 +93,7 @@ def explain_many(
     seconds: float | None = None,
     backend: str | Backend = "local",
     workers: int | None = None,
-    shard: int = SHARD,
+    shard: int | None = None,
     node_names: Any = None,
     feature_names: Any = None,
     class_names: Any = None,
@@ -103,7 +103,7 @@ def explain_many(
 ) -> ExplanationList | Explanations:
     """Explain many predictions in one optimisation; each answer equals the one the instance gets alone.
 
-    On a CPU the answers are equal bit for bit, whatever the backend and the number of workers.
+    On a CPU, with the same ``shard``, the answers are equal bit for bit, whatever the backend and the number of workers.
 
     Args:
         explainer: a PyG ``Explainer``. Algorithms that can batch do; any other is called once per instance.
@@ -121,7 +121,8 @@ def explain_many(
         seconds: time for the call, after which searches end with the best found so far; ``stopped`` on the explanations says
             which stage was cut short. Results then depend on the machine. Not with ``out``.
         backend, workers: ``"local"``, ``"processes"``, ``"ray"`` or an object; number of workers, by default one per core.
-        shard: maximum number of targets that are explained, sent and stored together.
+        shard: maximum number of targets that are explained, sent and stored together; None for 256, or for 1,024 where they
+            are neither sent nor stored.
         node_names, feature_names, class_names, edge_names, units: lists or dictionaries (:mod:`nseg.names`); by default
             attributes of data. They travel on ``explanation.names`` and into the run folder, and change no result.
         **kwargs: further model arguments (node and link level).
@@ -134,7 +135,8 @@ def explain_many(
     """
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     job.time = TimeBudget.of_call(seconds, explainer.algorithm, out is not None)
-    shards = job.shards(index, shard)
+    stays = backend == "local" and out is None and not isinstance(data, LargeGraph)
+    shards = job.shards(index, (TOGETHER if stays else SHARD) if shard is None else shard)
     names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
     check_names(job, names, [row for _, rows in shards for row in rows])
     with open_backend(backend, workers, len(shards)) as opened, progress_bar(progress) as bar:

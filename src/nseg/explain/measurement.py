@@ -68,9 +68,7 @@ def measure_hard(
         raise_own_fault(error)
         if intervention != "mask":
             raise
-    kept, empty = (
-        {k: Evaluation(*(value[n] for value in one[:4])) for k, one in found.items()} for n in (0, 1)
-    )
+    kept, empty = ({k: Evaluation(*(value[n] for value in one[:4])) for k, one in found.items()} for n in (0, 1))
     nothing = parts.size(hard.map(lambda mask: mask.double())) == 0
     return Measured(intervention, kept, Measured(intervention, empty, empty["mask"], nothing).own, nothing)
 

@@ -9,6 +9,9 @@ from typing import Any
 SHARD = 256
 """Default maximum number of targets that are explained, sent and stored together."""
 
+TOGETHER = 1024
+"""The same where they are neither sent nor stored, but explained in the calling process and returned."""
+
 INTERLEAVED = 4
 """Neighbouring shards over which consecutive targets are interleaved."""
 

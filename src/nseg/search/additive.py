@@ -17,6 +17,9 @@ from nseg.search.objective import Objective
 DIRECTIONS = ((1, 1), (3, 1), (1, 3))
 """Worth of log-odds gained with the explanation alone, and of log-odds lost without it, by which flips are ordered."""
 
+DECIMALS = 4
+"""Rounding of predicted log-odds and merits."""
+
 
 @dataclass(frozen=True)
 class AdditiveFlips:
@@ -38,21 +41,26 @@ class AdditiveFlips:
     def promising(self, single: Tensor) -> Tensor:
         """Sets of flips that should be the best of their size: of 2, 3 to 4, 5 to 8, ... flips, [J, F, B].
 
+        An instance with fewer flips has an empty set there. Values are rounded, or rounding errors of a batch would decide
+        between sets of equal worth.
+
         Args:
             single: merit after each flip alone, [F, B].
         """
-        weight = self.odds.new_tensor(self.split).view(-1, 1)
+        weight, number = self.odds.new_tensor(self.split).view(-1, 1), len(self.exists)
         gain, loss = self.change[:, 0], (self.change[:, 1:] * weight).sum(1)  # [F, B]
-        score = torch.stack([single.to(gain.dtype), *(a * gain - b * loss for a, b in DIRECTIONS)])
+        score = torch.stack([single.to(gain.dtype), *(a * gain - b * loss for a, b in DIRECTIONS)]).round(decimals=DECIMALS)
         order = torch.where(self.exists, score, -torch.inf).argsort(dim=1, descending=True, stable=True)  # [D, F, B]
         change = self.change.expand(len(order), -1, -1, -1)
         p = (self.odds + change.gather(1, order.unsqueeze(2).expand_as(change)).cumsum(1)).sigmoid()  # [D, F, 1 + A, B]
-        merit = self.objective.merit(p[:, :, 0], (p[:, :, 1:] * weight).sum(2))  # [D, F, B]
-        place, number, found, first = order.argsort(dim=1), len(self.exists), [], 1
+        merit = self.objective.merit(p[:, :, 0], (p[:, :, 1:] * weight).sum(2)).round(decimals=DECIMALS)  # [D, F, B]
+        count = self.exists.sum(0)
+        merit = torch.where(torch.arange(number, device=count.device).unsqueeze(1) < count, merit, -torch.inf)
+        place, found, first = order.argsort(dim=1), [], 1
         while first < number:
             last = min(2 * first, number)
             best = merit[:, first:last].flatten(0, 1).argmax(0)  # [B]
             direction, length = best // (last - first), best % (last - first) + first + 1
-            found.append(place.gather(0, direction.expand(1, number, -1)).squeeze(0) < length)
+            found.append((place.gather(0, direction.expand(1, number, -1)).squeeze(0) < length) & (first < count))
             first = last
         return torch.stack(found) & self.exists if found else self.exists.new_zeros(0, *self.exists.shape)

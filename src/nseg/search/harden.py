@@ -101,12 +101,13 @@ def harden(causal: CausalModel, parts: MaskParts, result: SearchResult, settings
 def _enumerate_stuck(
     causal: CausalModel, parts: MaskParts, settings: BaseSettings, kept: Tensor, exact: Tensor
 ) -> tuple[Masks, Tensor]:
-    """Try all subsets of instances with few elements whose explanation is far from 1."""
+    """Try all subsets of instances with few elements whose explanation is far from 1 and from its ceiling."""
     most = _most_if_stuck(parts, settings)
     few = (parts.count <= most) & ~exact
     if bool(few.any()) and not time_is_up("enumeration"):
-        merit = SubsetSearch(causal, parts, settings).measure(kept.unsqueeze(0)).merit[0]
-        stuck = few & (merit < 1 - FAR * settings.tolerance)
+        search = SubsetSearch(causal, parts, settings)
+        merit = search.measure(kept.unsqueeze(0)).merit[0]
+        stuck = few & (merit < 1 - FAR * settings.tolerance) & (merit < search.ceiling - settings.tolerance)
         for group, members, some, its in parts.grouped(causal, stuck.long()):
             if bool(stuck[group[0]]):
                 kept[members], exact[group] = best_subset(some, its, settings, most)

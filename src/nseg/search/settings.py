@@ -336,7 +336,7 @@ class Settings(BaseSettings):
     patience: int | None = integer_field(10, 1, optional=True)
     path_points: int = integer_field(8)
     rounds: int = integer_field(6)
-    kicks: int = integer_field(10)
+    kicks: int = integer_field(6)
     exact: int = integer_field(12, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     edge_attributes: str | None = field(default=None, metadata={"check": check_attributes, "try": "'attributes'"})
     edge_baseline: Baseline = field(default="zero", metadata={"check": check_baseline, "try": "'mean'"})

@@ -43,7 +43,7 @@ from nseg.storage.hashing import digest
 BUDGET = 256 * 2**20
 """Default memory of a search, in bytes."""
 
-MOST_INSTANCES = 512  # instances that are cut or packed at once
+MOST_INSTANCES = 1024  # instances that are cut or packed at once
 MEMORY_OVERHEAD = 4.5  # peak bytes per byte saved for the backward pass; measured on a GCN of width 512
 WORKING_SET = 12 * 2**20  # saved bytes of one pass that fit the caches; larger passes cost up to three times more per world
 LONGEST_REASON = 1000  # characters
