@@ -225,13 +225,14 @@ class InstanceBatch:
 
     # --- larger batches --------------------------------------------------------------------------------------------------
 
-    def repeat_worlds(self, worlds: int, boundary: int | None = None) -> WorldBatch:
+    def repeat_worlds(self, worlds: int, boundary: int | None = None, edges: bool = True) -> WorldBatch:
         """``worlds`` copies of the union, one after the other.
 
         Args:
             worlds: K.
             boundary: nodes this many hops away or further only send messages. Their features are the same in all worlds,
                 so all worlds and instances share one copy of each. None copies them, for worlds that change features.
+            edges: whether the model sees the edges.
         """
         number, device = self.num_nodes, self.x.device
         world = torch.arange(worlds, device=device).view(-1, 1)
@@ -248,11 +249,17 @@ class InstanceBatch:
             first[inner], first[shared] = everything[:own], worlds * own + member
             step = torch.where(shared, 0, own)
         position = torch.addcmul(first, world, step)  # of each node in world k: first + k * step
-        ends, steps = first[self.edge_index].unsqueeze(1), step[self.edge_index].unsqueeze(1)
+        seen = self.edge_index if edges else self.edge_index[:, :0]
+        ends, steps = first[seen].unsqueeze(1), step[seen].unsqueeze(1)
         inputs = ModelInputs(
             x=repeat_rows(self.x, worlds) if boundary is None else self.x[node],
             edge_index=torch.addcmul(ends, world, steps).flatten(1),
-            kwargs={name: self._repeat_arg(name, value, node, position, world) for name, value in self.args.items()},
+            kwargs={
+                name: value[:0]
+                if self.roles[name] is Role.EDGE and not edges
+                else self._repeat_arg(name, value, node, position, world)
+                for name, value in self.args.items()
+            },
         )
         rows = position[:, self.row] if self.outputs is Role.NODE else self.row + world * self.count(self.outputs)
         return WorldBatch(inputs, rows, node, self, position)
@@ -290,11 +297,6 @@ class InstanceBatch:
             total=self.total.repeat(times, 1),
             baseline=None if self.baseline is None else self.baseline.repeat(times, 1),
         )
-
-    def without_edges(self, inputs: ModelInputs) -> ModelInputs:
-        """A world batch's arguments with all edges removed."""
-        kwargs = {k: v[:0] if self.roles[k] is Role.EDGE else v for k, v in inputs.kwargs.items()}
-        return replace(inputs, edge_index=inputs.edge_index[:, :0], kwargs=kwargs)
 
 
 @dataclass(frozen=True)

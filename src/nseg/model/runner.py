@@ -250,8 +250,8 @@ class WorldRunner:
 
     # --- plans -----------------------------------------------------------------------------------------------------------
 
-    def _world_batch(self, worlds: int, share: bool) -> WorldBatch:
-        return self.instances.repeat_worlds(worlds, boundary=self.strategy.hops if share else None)
+    def _world_batch(self, worlds: int, share: bool, edges: bool = True) -> WorldBatch:
+        return self.instances.repeat_worlds(worlds, self.strategy.hops if share else None, edges)
 
     def _trace(self, worlds: int, share: bool) -> Plan:
         """A plan from a traced forward pass."""
@@ -272,10 +272,9 @@ class WorldRunner:
 
     def _lay_out(self, worlds: int, share: bool) -> Plan:
         """A plan from known messages; the model itself sees no edges."""
-        batch = self._world_batch(worlds, share)
         assert self._messages is not None
-        calls: list[PlannedCall | None] = [*self._messages.in_worlds(batch, self.instances)]
-        return Plan(replace(batch, inputs=self.instances.without_edges(batch.inputs)), calls)
+        batch = self._world_batch(worlds, share, edges=False)
+        return Plan(batch, [*self._messages.in_worlds(batch, self.instances)])
 
 
 def _masked_attributes(instances: InstanceBatch, factor: Tensor) -> dict[str, Tensor]:
