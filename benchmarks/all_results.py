@@ -33,8 +33,6 @@ ROOT = Path(__file__).parents[1]
 RUNS, RESULTS, PAGES = ROOT / "runs" / "results", ROOT / "benchmarks" / "results", ROOT / "docs" / "results"
 OUT = "benchmarks/results"  # relative, as commands become part of what they write
 PAPER = "{paper}"
-KEPT = ("seeds.csv",)
-"""Results of the training of the shipped networks, see ``train_all.py``."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +95,7 @@ JOBS = (
     script("dblp_paths", "--authors", "50"),
     script("patterns", "--number", "200", out="patterns.csv"),
     script("switch"),
+    script("train_all", "--only", job="accuracy"),
     # alone, because their results are times
     script("speed", out="speed.csv", cores=2),
     script(
@@ -196,13 +195,14 @@ class Runner:
 
 def of_another_commit(commit: str) -> list[str]:
     """Results files of which a part was made at another commit, or that do not say at which."""
-    found = []
-    for path in sorted(RESULTS.glob("*.csv")):
+    found = set()
+    for path in [*RESULTS.glob("*.csv"), *PAGES.glob("*.csv")]:
         with path.open(newline="") as file:
-            if path.name not in KEPT and {row.get("commit") for row in csv.DictReader(file)} != {commit}:
-                found.append(path.name)
-    manifests = {path.name: json.loads(path.read_text()).get("commit") for path in sorted(PAGES.glob("*-manifest.json"))}
-    return found + [name for name, made_at in manifests.items() if made_at != commit]
+            if {row.get("commit") for row in csv.DictReader(file)} != {commit}:
+                found.add(path.name)
+    found |= {path.name for path in [*RESULTS.glob("*.md"), *PAGES.glob("*.md")] if commit not in path.read_text()}
+    manifests = {path.name: json.loads(path.read_text()).get("commit") for path in PAGES.glob("*-manifest.json")}
+    return sorted(found | {name for name, made_at in manifests.items() if made_at != commit})
 
 
 def main(words: Sequence[str] | None = None) -> None:

@@ -33,7 +33,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 import zoo  # noqa: E402 - the models and graphs of the tests
 
-FILE = HERE / "results" / "golden.json.gz"
+FILE = HERE.parent / "runs" / "golden.json.gz"
 Case = tuple[str, list[Any]]
 MASKS: dict[str, dict[str, Any]] = {
     "e": {"edge_mask_type": "object"},
@@ -221,6 +221,7 @@ def main() -> None:
     cases = collect()
     if asked.what == "write":
         text = json.dumps({"torch": torch.__version__, "cases": cases}, indent=0, sort_keys=True)
+        asked.file.parent.mkdir(parents=True, exist_ok=True)
         asked.file.write_bytes(gzip.compress(text.encode(), mtime=0))
         print(f"Wrote {sum(map(len, cases.values()))} results to {asked.file.name}.")
         return

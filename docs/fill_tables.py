@@ -35,7 +35,7 @@ def filled(text: str) -> str:
 
 def cost_table(study: str) -> str:
     """Markdown table of the cost of each method of a study."""
-    rows = read_results(f"{study}-cost")
+    rows = [{name: value for name, value in row.items() if name != "commit"} for row in read_results(f"{study}-cost")]
     lines = [list(rows[0]), ["---", *["--:"] * (len(rows[0]) - 1)]]
     lines += [
         [row["method"], row["trials"], row["explanations"], *(f"{float(v):.0f}" for v in list(row.values())[3:])]

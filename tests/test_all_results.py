@@ -49,8 +49,10 @@ def test_results_of_another_commit_are_named(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "new.csv").write_text("what,commit\n1,abc\n")
     (tmp_path / "mixed.csv").write_text("what,commit\n1,abc\n2,old\n")
     (tmp_path / "silent.csv").write_text("what\n1\n")
+    (tmp_path / "new.md").write_text("Made at commit abc.")
+    (tmp_path / "old.md").write_text("Made at commit old.")
     (tmp_path / "study-manifest.json").write_text('{"commit": "old"}')
-    assert all_results.of_another_commit("abc") == ["mixed.csv", "silent.csv", "study-manifest.json"]
+    assert all_results.of_another_commit("abc") == ["mixed.csv", "old.md", "silent.csv", "study-manifest.json"]
 
 
 def test_jobs_are_of_scripts_and_options_that_exist() -> None:

@@ -243,20 +243,28 @@ FIGURES: dict[str, tuple[Callable[[StudyFolder, str], Rows], Callable[[Rows], An
 """For each kind of figure: the function that computes its table, and the function that draws it."""
 
 
-def save_figure(figure: Any, stem: str, folder: Any) -> Sequence[str]:
-    """Write a figure as PDF, SVG and PNG, and return the file names."""
+def save_figure(figure: Any, stem: str, folder: Any, commit: str = "") -> Sequence[str]:
+    """Write a figure as PDF, SVG and PNG, with the commit that made its numbers, and return the file names."""
     # without dates, so that equal runs write equal files
-    metadata: dict[str, dict[str, None]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
+    made = f"commit {commit}" if commit else None
+    metadata: dict[str, dict[str, str | None]] = {
+        "pdf": {"CreationDate": None, "Subject": made},
+        "svg": {"Date": None, "Description": made},
+        "png": {},
+    }
     for kind, facts in metadata.items():
         path = folder / f"{stem}.{kind}"
         replace_file(path, lambda p, k=kind, m=facts: figure.savefig(p, format=k, dpi=DPI, metadata=m))  # type: ignore[misc]
-    replace_file(folder / f"{stem}.png", lambda p: use_palette(folder / f"{stem}.png", p))
+    replace_file(folder / f"{stem}.png", lambda p: use_palette(folder / f"{stem}.png", p, made))
     return [f"{stem}.{kind}" for kind in metadata]
 
 
-def use_palette(source: Any, target: Any) -> None:
+def use_palette(source: Any, target: Any, comment: str | None = None) -> None:
     """Write a PNG file with a palette instead of full colours, which makes it a quarter as large."""
-    from PIL import Image  # matplotlib needs it too
+    from PIL import Image, PngImagePlugin  # matplotlib needs it too
 
+    text = PngImagePlugin.PngInfo()
+    if comment:
+        text.add_text("Comment", comment)
     with Image.open(source) as picture:
-        picture.convert("RGB").quantize(PALETTE).save(target, "png", optimize=True)
+        picture.convert("RGB").quantize(PALETTE).save(target, "png", optimize=True, pnginfo=text)

@@ -22,9 +22,9 @@ else:
 SHIPPED_STUDIES = files("nseg.study") / "studies"
 MEASURES = ("fidelity", "accuracy", "thresholds")
 FIGURE_KINDS = ("thresholds", "setting", "split", "cost")
-MASK_KINDS = ("soft", "hard", "cut")
+MASK_KINDS = ("soft", "hard", "cut", "removed")
 SCORES = ("fid_plus", "fid_minus", "charact", "sparsity", "pns")
-OTHER_SCORES = ("recall_at_k", "roc_auc", "kept", "removed.pns", "removed.holds")
+OTHER_SCORES = ("recall_at_k", "roc_auc", "kept", "removed.holds")
 COLUMNS = (*(f"{kind}.{score}" for kind in MASK_KINDS for score in SCORES), *OTHER_SCORES, "seconds")
 
 

@@ -164,10 +164,15 @@ def _escape(text: str) -> str:
     return text.replace("±", "$\\pm$")
 
 
-def as_csv(scores: Sequence[Score]) -> str:
-    """All scores as CSV, a row each."""
+def as_csv(scores: Sequence[Score], commit: str = "") -> str:
+    """All scores as CSV, a row each, with the commit that made them if there is one."""
     rows = [{**asdict(score), "difference": score.difference} for score in scores]
-    return rows_as_csv(rows, [field.name for field in fields(Score)])
+    return rows_as_csv(with_commit(rows, commit), [field.name for field in fields(Score)])
+
+
+def with_commit(rows: Sequence[dict[str, Any]], commit: str) -> list[dict[str, Any]]:
+    """Rows with the commit that made them as their last column, if there is one."""
+    return [{**row, "commit": commit} if commit else row for row in rows]
 
 
 def rows_as_csv(rows: Sequence[dict[str, Any]], first_columns: Sequence[str] = ()) -> str:

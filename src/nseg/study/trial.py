@@ -33,8 +33,14 @@ from nseg.study.plan import Trial
 from nseg.study.task import ExplanationTask, load_task
 
 Record = dict[str, Any]
-MASK_KINDS: dict[str, Any] = {"soft": "soft", "hard": "hard", "cut": 0.5}
-"""Masks whose fidelity is measured: the soft masks, the method's own hard masks, the soft masks cut at 0.5."""
+MASK_KINDS: dict[str, tuple[Any, str]] = {
+    "soft": ("soft", "mask"),
+    "hard": ("hard", "mask"),
+    "cut": (0.5, "mask"),
+    "removed": ("hard", "remove"),
+}
+"""Masks whose fidelity is measured, and how: soft masks, the method's own hard masks, soft masks cut at 0.5, and the hard
+masks again with edges really deleted."""
 
 PACKAGE = Path(__file__).parents[1]
 ROOMS_WITHOUT_EFFECT = (
@@ -219,18 +225,16 @@ def instance_scores(task: ExplanationTask, explainer: Explainer, found: list[Exp
     """The scores of each instance, by column, [B] each."""
     evaluator = Evaluator(explainer, task.graphs, found)
     scores: dict[str, Tensor] = {}
-    for kind, cut in MASK_KINDS.items():
-        each = evaluator.each(cut, "mask")
-        scores |= {
-            f"{kind}.fid_plus": each.changed_without,
-            f"{kind}.fid_minus": each.changed_with,
-            f"{kind}.sparsity": each.sparsity,
-            f"{kind}.pns": each.pns,
-        }
+    for kind, (cut, intervention) in MASK_KINDS.items():
+        if intervention == "remove" and masks == "f":  # only edges can be deleted
+            each = [torch.full((len(found),), math.nan)] * 4
+        else:
+            judged = evaluator.each(cut, intervention)
+            each = [judged.changed_without, judged.changed_with, judged.sparsity, judged.pns]
+        scores |= zip((f"{kind}.{name}" for name in ("fid_plus", "fid_minus", "sparsity", "pns")), each, strict=True)
     scores["kept"] = torch.tensor([float(_hard_mask(one).sum()) for one in found])
-    for name in ("pns", "holds"):  # measured when explained: edges really deleted
-        known = [one.get(f"{name}_removed") for one in found]
-        scores[f"removed.{name}"] = torch.tensor([math.nan if value is None else float(value) for value in known])
+    holds = [one.get("holds_removed") for one in found]  # measured when explained
+    scores["removed.holds"] = torch.tensor([math.nan if value is None else float(value) for value in holds])
     truth = accuracy(task.bench, found, "node" if masks == "f" else "edge")
     scores |= {"recall_at_k": truth.recall_at_k, "roc_auc": truth.roc_auc}
     return {name: value.double() for name, value in scores.items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 from nseg.storage.files import prepare_folder, replace_file, write_json
 from nseg.study import figures, summary, tables
 from nseg.study.folder import StudyFolder
+from nseg.study.tables import with_commit
 
 
 def write_report(folder: StudyFolder, name: str, out: str | Path) -> list[str]:
@@ -20,20 +21,22 @@ def write_report(folder: StudyFolder, name: str, out: str | Path) -> list[str]:
     root, scores, (study, _) = prepare_folder(out), summary.summary(folder, name), folder.study(name)
     shown, cost = tables.tables(scores), summary.cost(folder, name)
     facts = summary.manifest(folder, name)
-    page = f"# {study.title}\n\nMade by `{facts['command']}`, then `nseg report`. {tables.NOTES}\n\n"
+    commit = facts.get("commit") or ""
+    made_at = f" at commit {commit}" if commit else ""
+    page = f"# {study.title}\n\nMade by `{facts['command']}`{made_at}, then `nseg report`. {tables.NOTES}\n\n"
     page += tables.markdown([*(one for c in study.columns for one in tables.tables_of_column(scores, c)), *shown])
     texts = {
         f"{name}.md": page,
-        f"{name}.csv": tables.as_csv(scores),
-        f"{name}.tex": tables.latex(shown),
-        f"{name}-cost.csv": tables.rows_as_csv(cost),
+        f"{name}.csv": tables.as_csv(scores, commit),
+        f"{name}.tex": (f"% commit {commit}\n" if commit else "") + tables.latex(shown),
+        f"{name}-cost.csv": tables.rows_as_csv(with_commit(cost, commit)),
     }
     drawn: list[str] = []
     if study.figure and scores:
         make_rows, draw = figures.FIGURES[study.figure]
         rows = make_rows(folder, name)
-        texts[f"{name}-figure.csv"] = tables.rows_as_csv(rows)
-        drawn = list(figures.save_figure(draw(rows), f"{name}-figure", root))
+        texts[f"{name}-figure.csv"] = tables.rows_as_csv(with_commit(rows, commit))
+        drawn = list(figures.save_figure(draw(rows), f"{name}-figure", root, commit))
     for file, text in texts.items():
         replace_file(root / file, lambda path, text=text: path.write_text(text))  # type: ignore[misc]
     write_json(root / f"{name}-manifest.json", facts)
