@@ -27,8 +27,10 @@ is the paper's, hardened it is the default of this package. Cells are mean PNS, 
 directions of an edge are two). Means are over the networks of the row; rows that lack a network come last. PNS, Fid+,
 charact: higher is better. Fid-, size and milliseconds: lower is better. Read charact beside sparsity: keeping everything has
 a high one. *Robust* is charact of robust fidelity, *tuned* that of F-Fidelity, on a network fine-tuned on thinned graphs,
-both under masks. *Five* is the share of predictions that change if the first five edges of an explanation are deleted. *n*
-is the number of explained instances: methods that take seconds explain every eighth, so compare their means with care.
+both under masks. *Five* is the share of predictions that change if the first five edges of an explanation are deleted.
+*Area* is the mean height of charact of the ranking's top edges while 10 to 90 % of the edges are left out, so that sizes
+are equal. *n* is the number of explained instances: methods that take seconds explain every eighth, so compare their means
+with care.
 Milliseconds are of processor time per instance, on one thread, with training; of *equal size*, what the ranking takes.
 """
 
@@ -78,10 +80,10 @@ are not run again at the same commit.
 Row = Mapping[str, Any]
 
 
-def write_leaderboard(page: Path, rows: Sequence[Row]) -> None:
+def write_leaderboard(page: Path, rows: Sequence[Row], agreement: Sequence[Row] = ()) -> None:
     """Write the page."""
     page.parent.mkdir(parents=True, exist_ok=True)
-    parts = [HOW, *(_section(judged, rows) for judged in JUDGED), _agreement(rows), _left_out(rows), OWN]
+    parts = [HOW, *(_section(judged, rows) for judged in JUDGED), _agreement(rows), _pairs(agreement), _left_out(rows), OWN]
     page.write_text("\n".join(parts), encoding="utf-8")
 
 
@@ -93,11 +95,28 @@ def _section(judged: str, rows: Sequence[Row]) -> str:
     for row in scored:
         lines.setdefault((row["method"], row["form"]), {})[row["dataset"], row["network"]] = row
     order = sorted(lines, key=lambda one: (-len(lines[one]), -_mean(f"{judged}_pns", lines[one].values())))
-    head = [*("method", "form", "n", "PNS", "Fid+", "Fid-", "charact", "sparsity", "size", "robust", "tuned", "five", "ms")]
+    head = [
+        *(
+            "method",
+            "form",
+            "n",
+            "PNS",
+            "Fid+",
+            "Fid-",
+            "charact",
+            "sparsity",
+            "size",
+            "robust",
+            "tuned",
+            "five",
+            "area",
+            "ms",
+        )
+    ]
     head += [f"{dataset} {network.upper()}" for dataset, network in networks]
     body = [head, ["---", "---"] + ["--:"] * (len(head) - 2)]
     names = [f"{judged}_{name}" for name in MEANS] + [
-        *("sparsity", "size", "robust_charact", "tuned_charact", "budget_necessity", "cpu_ms")
+        *("sparsity", "size", "robust_charact", "tuned_charact", "budget_necessity", f"{judged}_area", "cpu_ms")
     ]
     for line in order:
         found = lines[line]
@@ -131,6 +150,25 @@ how much methods agree, not which is right.
 
 {table}
 """
+
+
+def _pairs(agreement: Sequence[Row]) -> str:
+    """How much the explanations of each pair of methods overlap: as published, and hardened under deletion."""
+    parts = []
+    for form in (f"{FORMS[0]}, mask", f"{FORMS[1]}, remove"):
+        values = {(row["method"], row["other"]): f"{row['agreement']:.2f}" for row in agreement if row["form"] == form}
+        names = list(dict.fromkeys(name for pair in values for name in pair))
+        body = [["", *names], ["---"] + ["--:"] * len(names)]
+        body += [[one, *(values.get((one, b), values.get((b, one), "")) for b in names)] for one in names]
+        parts += [f"### {form[0].upper()}{form[1:]}", "", *(f"| {' | '.join(line)} |" for line in body), ""]
+    return "\n".join(
+        [
+            *("## Agreement between methods", ""),
+            "Mean Jaccard index of the kept edges of each pair, over the instances that both explain. Other forms, and over",
+            "how many networks: `benchmarks/results/agreement.csv`.",
+            *("", *parts),
+        ]
+    )
 
 
 def _is_scored(row: Row) -> bool:

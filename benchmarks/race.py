@@ -3,7 +3,8 @@
     NSEG_DATA=... python benchmarks/race.py
     NSEG_DATA=... python benchmarks/race.py --methods nseg --method my_method.py:MyMethod --datasets tree-cycles
 
-Rows are written to ``benchmarks/results/race.csv`` one by one, and ``docs/results/leaderboard.md`` is made from that file. A
+Rows are written to ``benchmarks/results/race.csv`` one by one, the agreement of each pair of methods to ``agreement.csv``
+beside it, and ``docs/results/leaderboard.md`` is made from both. A
 second run makes only what is missing, or was made at another commit, from other instances or with another seed.
 
 - *as published*: the paper's settings for the method and dataset if there are any, and the method's own cut.
@@ -23,6 +24,7 @@ import argparse
 import csv
 import importlib
 import importlib.util
+import json
 import sys
 import time
 import warnings
@@ -30,7 +32,9 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import torch
@@ -69,7 +73,12 @@ TOO_SLOW = {("captum", "ba-shapes"), ("captum", "msrc-21")}
 BUDGET = 5
 """Elements that may be deleted where necessity under a budget is judged."""
 
+SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Shares of the edges that are left out where the area below charact by size is measured."""
+
 Row = dict[str, Any]
+Kept = dict[str, dict[str, list[int]]]
+"""The kept edges of each instance, by form."""
 
 
 @dataclass(frozen=True)
@@ -223,6 +232,7 @@ def judge(task: Task, explainer: Explainer, found: list[Explanation]) -> Row:
     for intervention in JUDGED:
         value = evaluator.fidelity("hard", intervention)
         row["sparsity"] = round(value.sparsity, 4)
+        row[f"{intervention}_area"] = round(evaluator.sparsities(SHARES, intervention).area, 4)
         for name in ("pns", "fid_plus", "fid_minus", "charact"):
             row[f"{intervention}_{name}"] = round(getattr(value, name), 4)
     robust, tuned = evaluator.robust_fidelity(), fidelity_on(task.tuned, explainer, task.data, found)
@@ -230,6 +240,16 @@ def judge(task: Task, explainer: Explainer, found: list[Explanation]) -> Row:
         row |= {f"{kind}_{name}": round(scores[name], 4) for name in ("fid_plus", "fid_minus", "charact")}
     row["budget_necessity"] = round(float(necessity_of(evaluator, BUDGET).mean()), 4)
     return row
+
+
+def shared(one: dict[str, list[int]], other: dict[str, list[int]]) -> float:
+    """Mean Jaccard index of the kept edges of the instances that both have; 1 where both keep nothing.
+
+    >>> shared({"7": [1, 2], "8": []}, {"7": [2, 3], "8": [], "9": [4]})
+    0.6666666666666666
+    """
+    pairs = [(set(one[number]), set(other[number])) for number in one.keys() & other.keys()]
+    return fmean(len(a & b) / len(a | b) if a | b else 1.0 for a, b in pairs)
 
 
 class Race:
@@ -242,10 +262,12 @@ class Race:
 
     def __init__(self, out: Path, seed: int) -> None:
         self.out, self.seed, self.commit = out, seed, code_commit() or ""
-        self.rows, self._made = self._read(), dict[tuple[str, ...], Row]()
+        self.rows, self._made = self.read(), dict[tuple[str, ...], Row]()
         self._sizes: dict[tuple[str, str, str], Run] = {}
+        self.folder = out.with_suffix(".kept")
 
-    def _read(self) -> dict[tuple[str, ...], Row]:
+    def read(self) -> dict[tuple[str, ...], Row]:
+        """The rows of the file."""
         if not self.out.exists():
             return {}
         with self.out.open(newline="", encoding="utf-8") as file:
@@ -263,13 +285,42 @@ class Race:
         row = self.rows.get(self._key(head), {})
         return all(str(row.get(name)) == str(head[name]) for name in ("instances", "commit"))
 
+    def _keep(self, head: Row, found: list[Explanation]) -> None:
+        """Note which edges are kept, so that methods can be compared with each other, also after a run that was stopped."""
+        path = self.folder / "-".join(str(head[name]) for name in ("dataset", "network", "method", "seed", "commit"))
+        self.folder.mkdir(parents=True, exist_ok=True)
+        known: Kept = json.loads(path.read_text()) if path.exists() else {}
+        known[f"{head['form']}, {head['searched']}"] = {
+            str(int(one.output_id)): one.edge_id[one.hard_edge_mask].tolist() for one in found
+        }
+        path.write_text(json.dumps(known))
+
+    def agreement(self) -> list[Row]:
+        """Mean Jaccard index of each pair of methods, by form; of instances that both explain, then over the networks."""
+        kept: dict[tuple[str, str], dict[str, Kept]] = {}
+        for row in self.rows.values():
+            names = [str(row[name]) for name in ("dataset", "network", "method", "seed", "commit")]
+            path = self.folder / "-".join(names)
+            if row["commit"] == self.commit and path.exists():
+                kept.setdefault((names[0], names[1]), {})[names[2]] = json.loads(path.read_text())
+        found: dict[tuple[str, str, str], list[float]] = {}
+        for methods in kept.values():
+            for one, other in combinations(methods, 2):
+                for form in methods[one].keys() & methods[other].keys():
+                    value = shared(methods[one][form], methods[other][form])
+                    found.setdefault((form, one, other), []).append(value)
+        return [
+            {"form": form, "method": one, "other": other, "networks": len(values), "agreement": round(fmean(values), 4)}
+            for (form, one, other), values in sorted(found.items())
+        ]
+
     def _put(self, head: Row, more: Row) -> None:
         row = {name: value for name, value in head.items() if name != "commit"} | more | {"commit": self.commit}
         self._made[self._key(head)] = row
         self.out.parent.mkdir(parents=True, exist_ok=True)
         with self.out.with_suffix(".lock").open("a") as lock:  # another process may write rows of other networks
             lock_file(lock, wait=True)
-            self.rows = self._read() | self._made
+            self.rows = self.read() | self._made
             write_table(self.out, self.rows.values())
         print(*(row.get(name, "-") for name in PRINTED), row.get("note", ""), flush=True)
 
@@ -284,6 +335,7 @@ class Race:
         try:
             if not self._is_done(head):
                 run = Run.of(task, as_published(method, task.dataset, seed=self.seed))
+                self._keep(head, run.found)
                 self._put(head, self._measured(task, run, run.found, run.seconds, "mask"))
             for searched in JUDGED:
                 self._hardened(task, name, method, searched)
@@ -298,9 +350,11 @@ class Race:
             run = self._size(task, searched)
         else:
             run = Run.of(task, hardened(method, intervention=searched, seed=self.seed))
+        self._keep(heads[0], run.found)
         self._put(heads[0], self._measured(task, run, run.found, run.seconds, searched))
         if len(heads) > 1:
             cut = cut_like(run.found, self._size(task, searched).found)
+            self._keep(heads[1], cut)
             self._put(heads[1], self._measured(task, run, cut, run.ranking, searched))
 
     def _size(self, task: Task, searched: str) -> Run:
@@ -347,7 +401,10 @@ def main(words: Sequence[str] | None = None) -> None:
             explain_many(task.explainer(NSEG(rounds=1)), task.data, task.index[:1], progress=False)  # warm up
             for name, method in methods.items():
                 race.run(task, name, method)
-    write_leaderboard(asked.page, list(race.rows.values()))
+    race.rows = race.read()  # with what other processes wrote
+    agreement = race.agreement()
+    write_table(asked.out.with_name("agreement.csv"), agreement)
+    write_leaderboard(asked.page, list(race.rows.values()), agreement)
 
 
 if __name__ == "__main__":

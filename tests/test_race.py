@@ -46,6 +46,10 @@ def test_a_method_in_one_file_takes_part(tmp_path: Path, monkeypatch: pytest.Mon
     assert "layers attend" in page.read_text()
     assert "| MyMethod | equal size |" in page.read_text()
     assert page.read_text().count("| nseg | hardened |") == 2
+    assert all(0 <= number("MyMethod", "as published", "mask", f"{judged}_area") <= 1 for judged in ("mask", "remove"))
+    pairs = {row["form"]: float(row["agreement"]) for row in read(tmp_path / "agreement.csv")}
+    assert pairs["hardened, remove"] == pytest.approx(number("MyMethod", "hardened", "remove", "agrees_with_nseg"), abs=1e-4)
+    assert "### Hardened, remove" in page.read_text()
 
     monkeypatch.setattr(race.Run, "of", None)  # nothing may be run again
     before = out.read_bytes()
