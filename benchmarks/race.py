@@ -24,7 +24,6 @@ import argparse
 import csv
 import importlib
 import importlib.util
-import json
 import sys
 import time
 import warnings
@@ -32,12 +31,11 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from itertools import combinations
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import torch
+from agreement import keep_edges, pairs_of_methods
 from csv_table import write_table
 from leaderboard import FORMS, JUDGED, write_leaderboard
 from torch import nn
@@ -77,8 +75,6 @@ SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
 """Shares of the edges that are left out where the area below charact by size is measured."""
 
 Row = dict[str, Any]
-Kept = dict[str, dict[str, list[int]]]
-"""The kept edges of each instance, by form."""
 
 
 @dataclass(frozen=True)
@@ -242,16 +238,6 @@ def judge(task: Task, explainer: Explainer, found: list[Explanation]) -> Row:
     return row
 
 
-def shared(one: dict[str, list[int]], other: dict[str, list[int]]) -> float:
-    """Mean Jaccard index of the kept edges of the instances that both have; 1 where both keep nothing.
-
-    >>> shared({"7": [1, 2], "8": []}, {"7": [2, 3], "8": [], "9": [4]})
-    0.6666666666666666
-    """
-    pairs = [(set(one[number]), set(other[number])) for number in one.keys() & other.keys()]
-    return fmean(len(a & b) / len(a | b) if a | b else 1.0 for a, b in pairs)
-
-
 class Race:
     """Runs methods on tasks and writes each row when it is done.
 
@@ -285,35 +271,6 @@ class Race:
         row = self.rows.get(self._key(head), {})
         return all(str(row.get(name)) == str(head[name]) for name in ("instances", "commit"))
 
-    def _keep(self, head: Row, found: list[Explanation]) -> None:
-        """Note which edges are kept, so that methods can be compared with each other, also after a run that was stopped."""
-        path = self.folder / "-".join(str(head[name]) for name in ("dataset", "network", "method", "seed", "commit"))
-        self.folder.mkdir(parents=True, exist_ok=True)
-        known: Kept = json.loads(path.read_text()) if path.exists() else {}
-        known[f"{head['form']}, {head['searched']}"] = {
-            str(int(one.output_id)): one.edge_id[one.hard_edge_mask].tolist() for one in found
-        }
-        path.write_text(json.dumps(known))
-
-    def agreement(self) -> list[Row]:
-        """Mean Jaccard index of each pair of methods, by form; of instances that both explain, then over the networks."""
-        kept: dict[tuple[str, str], dict[str, Kept]] = {}
-        for row in self.rows.values():
-            names = [str(row[name]) for name in ("dataset", "network", "method", "seed", "commit")]
-            path = self.folder / "-".join(names)
-            if row["commit"] == self.commit and path.exists():
-                kept.setdefault((names[0], names[1]), {})[names[2]] = json.loads(path.read_text())
-        found: dict[tuple[str, str, str], list[float]] = {}
-        for methods in kept.values():
-            for one, other in combinations(methods, 2):
-                for form in methods[one].keys() & methods[other].keys():
-                    value = shared(methods[one][form], methods[other][form])
-                    found.setdefault((form, one, other), []).append(value)
-        return [
-            {"form": form, "method": one, "other": other, "networks": len(values), "agreement": round(fmean(values), 4)}
-            for (form, one, other), values in sorted(found.items())
-        ]
-
     def _put(self, head: Row, more: Row) -> None:
         row = {name: value for name, value in head.items() if name != "commit"} | more | {"commit": self.commit}
         self._made[self._key(head)] = row
@@ -335,7 +292,7 @@ class Race:
         try:
             if not self._is_done(head):
                 run = Run.of(task, as_published(method, task.dataset, seed=self.seed))
-                self._keep(head, run.found)
+                keep_edges(self.folder, head, run.found)
                 self._put(head, self._measured(task, run, run.found, run.seconds, "mask"))
             for searched in JUDGED:
                 self._hardened(task, name, method, searched)
@@ -350,11 +307,11 @@ class Race:
             run = self._size(task, searched)
         else:
             run = Run.of(task, hardened(method, intervention=searched, seed=self.seed))
-        self._keep(heads[0], run.found)
+        keep_edges(self.folder, heads[0], run.found)
         self._put(heads[0], self._measured(task, run, run.found, run.seconds, searched))
         if len(heads) > 1:
             cut = cut_like(run.found, self._size(task, searched).found)
-            self._keep(heads[1], cut)
+            keep_edges(self.folder, heads[1], cut)
             self._put(heads[1], self._measured(task, run, cut, run.ranking, searched))
 
     def _size(self, task: Task, searched: str) -> Run:
@@ -402,7 +359,7 @@ def main(words: Sequence[str] | None = None) -> None:
             for name, method in methods.items():
                 race.run(task, name, method)
     race.rows = race.read()  # with what other processes wrote
-    agreement = race.agreement()
+    agreement = pairs_of_methods(race.folder, race.rows.values(), race.commit)
     write_table(asked.out.with_name("agreement.csv"), agreement)
     write_leaderboard(asked.page, list(race.rows.values()), agreement)
 
