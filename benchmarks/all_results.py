@@ -78,7 +78,7 @@ JOBS = (
     study("accuracy-gcn", "gcn"),
     study("accuracy-gin", "gin"),
     study("cost", "gcn"),
-    script("quality", "--every", "10", "--seeds", "0", "--out", OUT),
+    script("quality", "--every", "20", "--seeds", "0", "--out", OUT),
     script(
         "quality",
         *("--parts", "interventions", "--every", "40", "--seeds", "0", "1", "--out", OUT),
@@ -93,7 +93,7 @@ JOBS = (
     ),
     script("authors", "--every", "7", "--paper", PAPER, out="authors.csv"),
     script("pgexplainer", "--paper", PAPER),
-    script("rules", "--instances", "30"),
+    script("rules", "--instances", "20"),
     script(
         "optimum",
         *("--sources", "molecules", "--interventions", "remove", "--elements", "bonds", "--graphs", "20", "--seeds", "1"),
@@ -105,6 +105,7 @@ JOBS = (
     script("patterns", "--number", "200", out="patterns.csv"),
     script("switch"),
     script("train_all", "--only", job="accuracy"),
+    script("faults", out="faults.csv"),
     # alone, because their results are times
     script("speed", out="speed.csv", cores=2),
     script(
@@ -121,14 +122,13 @@ JOBS = (
     script("time_profile", "--growth", out="time_growth.csv", cores=2, job="time-growth"),
     script("metrics", out="metrics.csv", cores=2),
     script("large", "--sizes", "100k", "1M", "--targets", "200", "--epochs", "1", out="large.csv", cores=2),
-    script("large", "--load", "--instances", "5000", out="load.csv", cores=2, job="load"),
+    script("large", "--load", "--instances", "2000", out="load.csv", cores=2, job="load"),
     script("studio", out="studio.csv", cores=2),
-    script("report", cores=2),
+    script("report", out="report.csv", cores=2),
     script("page", cores=2),
     script("scale_model", "--measure", out="scale_local.csv", cores=2, job="scale-local"),
     script("scale_model", out="scale_model.csv", cores=2, job="scale-model"),
     script("methods", "--same-epochs", "--every", "7", "--calls", "2", out="methods.csv", cores=2, job="methods-speed"),
-    script("faults", cores=2),
 )
 
 

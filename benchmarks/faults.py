@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from csv_table import write_table
 
 import nseg
 from nseg import NSEG, Explainer, StoreError, explain_many
@@ -207,6 +208,7 @@ FAULTS: dict[str, Callable[[Path, dict[str, bytes]], str]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("faults", nargs="*", default=list(FAULTS), help=", ".join(FAULTS))
+    parser.add_argument("--out", type=Path, help="CSV to write")
     parser.add_argument("--run", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--backend", default="local", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -217,11 +219,15 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         run(Path(scratch) / "undisturbed")
         expected = content(Path(scratch) / "undisturbed")
+        rows = []
         for name in args.faults:
             start, root = time.monotonic(), Path(scratch) / name
             root.mkdir()
             message = FAULTS[name](root, expected)
-            print(f"{name}: equal to the undisturbed run ({time.monotonic() - start:.0f} s). {message}", flush=True)
+            seconds = round(time.monotonic() - start)
+            print(f"{name}: equal to the undisturbed run ({seconds} s). {message}", flush=True)
+            rows.append({"fault": name, "result": f"equal; {message}", "seconds": seconds})
+            write_table(args.out, rows)
 
 
 if __name__ == "__main__":

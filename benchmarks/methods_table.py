@@ -30,8 +30,9 @@ COMMANDS = """\
 """
 
 INTRODUCTION = """\
-- **Instances**: all motif nodes (from 300, 511 and 511) of the authors' GCNs of BA-Shapes, Tree-Cycles and Tree-Grid;
-  the paper's 250 graphs of Mutagenicity and MSRC_21, on the GCNs that this project trained. *n* is their number.
+- **Instances**: motif nodes (from 300, 511 and 511) of the authors' GCNs of BA-Shapes, Tree-Cycles and Tree-Grid (400, 360
+  and 720); the paper's 250 graphs of Mutagenicity and MSRC_21, on the GCNs that this project trained. *n* is how many were
+  explained: all, or with `--every 7` (as in `all_results.py`) every seventh.
   `exhaustive` explains only instances that are reached by at most 16 undirected edges (no row: no such instance). It
   treats both directions of an edge as one, so that methods that separate directions can exceed it. PyG's own
   GNNExplainer explains a few instances.

@@ -1,10 +1,12 @@
-"""Fill results.md from the files of the results. Run it with: python docs/fill_tables.py.
+"""Fill the tables of the pages and of the README from the files of the results. Run it with: python docs/fill_tables.py.
 
 A table goes between ``<!-- table STUDY COLUMN [COLUMN] -->`` and ``<!-- end -->``. It has a row per method and a column per
 dataset. Each cell shows the study's number (or two numbers, if two columns are named), and in brackets the paper's number
 for the first column. ``<!-- costs STUDY -->`` begins a table of costs, ``<!-- differences STUDY COLUMN -->`` one of what
 differs from the paper on the authors' networks, and ``<!-- summary -->`` the summary of the race, of speed and of the main
-table.
+table. On all pages, ``<!-- rows FILE COLUMN ... [if COLUMN=VALUE|VALUE and ...] -->`` begins a table of some columns of a
+file in benchmarks/results, and ``<!-- pivot FILE ROW COLUMN VALUE ... [if ...] -->`` one with a line and a column for each
+value of two of its columns. Both end with the commit.
 """
 
 from __future__ import annotations
@@ -21,12 +23,16 @@ DIFFERENCES = re.compile(r"(<!-- differences (\S+) (\S+) -->\n).*?(<!-- end -->)
 SUMMARY = re.compile(r"(<!-- summary -->\n).*?(<!-- end -->)", re.DOTALL)
 AUTHORS = ("ba-shapes", "tree-cycles", "tree-grid")
 EQUAL = 0.005  # PNS that is not counted as a difference
+ROWS = re.compile(r"(<!-- (rows|pivot) (\S+) (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
+SWITCH = re.compile(r"(<!-- figures: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table (\S+) (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
 Row = dict[str, str]
 
 
 def filled(text: str) -> str:
     """Page text with all tables filled in."""
+    text = ROWS.sub(lambda m: f"{m[1]}\n{file_table(m[2], m[3], m[4])}\n{m[5]}", text)
+    text = SWITCH.sub(lambda m: f"{m[1]}\n{switch_table()}\n{m[2]}", text)
     text = SUMMARY.sub(lambda m: f"{m[1]}\n{summary()}\n{m[2]}", text)
     text = DIFFERENCES.sub(lambda m: f"{m[1]}\n{difference_table(m[2], m[3])}\n{m[4]}", text)
     text = COSTS.sub(lambda m: f"{m[1]}\n{cost_table(m[2])}\n{m[3]}", text)
@@ -91,6 +97,74 @@ def format_number(row: Row) -> str:
     """Mean with one decimal; seconds are shown in milliseconds."""
     value = float(row["mean"])
     return f"{1000 * value:.1f}" if row["column"] == "seconds" else f"{value:.1f}"
+
+
+# --- tables of any page --------------------------------------------------------------------------------------------------
+
+
+def file_table(kind: str, name: str, spec: str) -> str:
+    """Markdown table of a file in benchmarks/results, and its commit."""
+    if not (BENCHMARKS / f"{name}.csv").exists():
+        return f"`benchmarks/results/{name}.csv` is not made yet.\n"
+    columns, _, conditions = spec.partition(" if ")
+    wanted = dict(one.split("=") for one in conditions.split(" and ")) if conditions else {}
+    rows = [
+        row for row in read_results(name, BENCHMARKS) if all(row[key] in value.split("|") for key, value in wanted.items())
+    ]
+    made = ", ".join(sorted({row.get("commit") or "unknown" for row in rows}))
+    table = (row_lines if kind == "rows" else pivot_lines)(rows, columns.split())
+    return markdown_table(table) + f"\n`benchmarks/results/{name}.csv`, commit {made}.\n"
+
+
+def row_lines(rows: list[Row], columns: list[str]) -> list[list[str]]:
+    """A line for each row with other cells than the rows before it."""
+    lines = [[column.replace("_", " ") for column in columns], ["---"] * len(columns)]
+    return lines + [list(line) for line in dict.fromkeys(tuple(short(row[name]) for name in columns) for row in rows)]
+
+
+def pivot_lines(rows: list[Row], columns: list[str]) -> list[list[str]]:
+    """A line for each value of the first column, a column for each value of the second, cells of the others."""
+    down, across, *values = columns
+    heads = list(dict.fromkeys(row[across] for row in rows))
+    cells = {(row[down], row[across]): " / ".join(short(row[name]) for name in values) for row in rows}
+    title = " / ".join(name.replace("_", " ") for name in values)
+    lines = [[title, *heads], ["---", *["--:"] * len(heads)]]
+    return lines + [
+        [one, *(cells.get((one, head), "") for head in heads)] for one in dict.fromkeys(row[down] for row in rows)
+    ]
+
+
+def short(value: str) -> str:
+    """A number with few digits; of a list of texts the first.
+
+    >>> short("0.98163"), short("1076.17"), short("400"), short("house | star")
+    ('0.982', '1,076', '400', 'house')
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        return value.split(" | ", maxsplit=1)[0].replace("|", r"\|")
+    if number.is_integer() or abs(number) >= 100:
+        return f"{number:,.0f}"
+    return f"{number:.3f}" if abs(number) < 10 else f"{number:.1f}"
+
+
+def switch_table() -> str:
+    """The README's comparison with GNNExplainer."""
+    ours, theirs = read_results("switch", BENCHMARKS)
+    case = {"dataset": "ba-shapes", "network": "gcn", "masks": "e", "effort": "balanced"}
+    (speed,) = [row for row in read_results("speed", BENCHMARKS) if case.items() <= row.items()]
+    molecules = f"{ours['instances']} molecules of Mutagenicity, GCN, bonds deleted"
+    numbers = [
+        [f"Necessary *and* sufficient (PNS bound; {molecules})", *(f"{float(one['pns']):.2f}" for one in (ours, theirs))],
+        ["Bonds that the explanation keeps (the same molecules)", *(f"{float(one['bonds']):.0f}" for one in (ours, theirs))],
+        [
+            "Milliseconds per explanation (BA-Shapes, one thread; PyG's GNNExplainer, 100 epochs)",
+            *(f"{float(speed['ms']):.1f}", f"{float(speed['pyg_ms']):.0f}"),
+        ],
+    ]
+    lines = [[what, f"**{one}**", other] for what, one, other in numbers]
+    return markdown_table([["", "NSEG", "GNNExplainer"], ["---", "--:", "--:"], *lines])
 
 
 # --- the summary ---------------------------------------------------------------------------------------------------------
@@ -174,15 +248,16 @@ def cost_sentence(found: dict[str, list[list[Row]]]) -> str:
     ours, hardened, published = (span([float(row["cpu_ms"]) for row in kind]) for kind in zip(*found["remove"], strict=True))
     faster = [float(row["times_faster"]) for row in read_results("speed", BENCHMARKS)]
     facts = json.loads((HERE / "results" / "fidelity-gcn-manifest.json").read_text())
+    took = [float(row["seconds"]) for row in read_results("made", BENCHMARKS) if row["job"] == "fidelity-gcn"]
+    clock = f"{took[0] / 60:.0f} minutes by the clock on two cores, " if took else ""
     return (
         f"**Cost.** NSEG by deletion takes {ours} ms per prediction in small batches like those of the race, the best "
         f"hardened rankings {hardened} ms, the best methods as published {published} ms. On whole datasets it is "
         f"{min(faster):.1f} to {max(faster):.0f} times as fast as PyG's GNNExplainer (`benchmarks/results/speed.csv`). "
-        "The whole GCN table took "
-        f"{facts['cpu_seconds_of_trials'] / 60:.0f} minutes of processor time."
+        f"The whole GCN table took {clock}{facts['cpu_seconds_of_trials'] / 60:.0f} minutes of processor time."
     )
 
 
 if __name__ == "__main__":
-    page = HERE / "results.md"
-    page.write_text(filled(page.read_text()))
+    for page in (*HERE.glob("*.md"), HERE.parent / "README.md"):
+        page.write_text(filled(page.read_text(encoding="utf-8")), encoding="utf-8")

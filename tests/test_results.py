@@ -3,6 +3,7 @@
 import csv
 import importlib.util
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -15,10 +16,29 @@ fill_tables = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(fill_tables)
 
 
-def test_the_tables_of_the_page_are_those_of_the_files():
-    text = (DOCS / "results.md").read_text()
+@pytest.mark.parametrize("page", [*sorted(DOCS.glob("*.md")), DOCS.parent / "README.md"], ids=lambda page: page.stem)
+def test_the_tables_of_the_pages_are_those_of_the_files(page):
+    text = page.read_text()
     assert fill_tables.filled(text) == text
-    assert text.count("| NSEG |") >= 6
+    assert page.stem != "results" or text.count("| NSEG |") >= 6
+
+
+def test_pages_name_no_commit_by_hand():
+    """Commits stand in tables that are filled in, or in none."""
+    for page in DOCS.glob("*.md"):
+        text = re.sub(r"<!-- [a-z].*?<!-- end -->", "", page.read_text(), flags=re.DOTALL)
+        assert re.findall(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7}\b", text) == [], page.name
+
+
+def test_a_table_of_a_file_chooses_rows_and_columns_and_names_the_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(fill_tables, "BENCHMARKS", tmp_path)
+    (tmp_path / "x.csv").write_text("set,kind,ms,commit\na,e,1.2345,abc\nb,e,1234.5,abc\nb,f,20,abc\n")
+    assert "| a | 1.234 |\n| b | 1,234 |\n\n" in fill_tables.file_table("rows", "x", "set ms if kind=e")
+    table = fill_tables.file_table("pivot", "x", "kind set ms")
+    assert table.startswith("| ms | a | b |")
+    assert "| f |  | 20 |" in table
+    assert table.endswith("commit abc.\n")
+    assert "not made yet" in fill_tables.file_table("rows", "y", "set")
 
 
 @pytest.mark.parametrize("path", sorted(DOCS.glob("results/*-manifest.json")), ids=lambda path: path.stem)
