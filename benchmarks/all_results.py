@@ -1,6 +1,6 @@
 """All results of the project, made anew at one commit.
 
-    NSEG_DATA=... python benchmarks/all_results.py --paper results.csv     # all, about 90 minutes on two cores
+    NSEG_DATA=... python benchmarks/all_results.py --paper results.csv     # all, about 80 minutes on two cores
     NSEG_DATA=... python benchmarks/all_results.py --only race-gcn rules   # some
     python benchmarks/all_results.py --list                                # the jobs, and what is done
 

@@ -208,8 +208,8 @@ def test_measures_of_stored_explanations_equal_those_of_fresh_ones(done):
         explain = here.explainer(trial.make_algorithm(one), one.masks)
         found = explain_many(explain, here.graphs, here.instances(one.every))
         judge, means = metrics.Evaluator(explain, here.graphs, found), run.record(key)["means"]
-        for kind in ("soft", "hard"):
-            fidelity = judge.fidelity(kind)
+        for kind in ("soft", "hard", "removed"):
+            fidelity = judge.fidelity("hard", "remove") if kind == "removed" else judge.fidelity(kind)
             for name in ("fid_plus", "fid_minus", "charact", "sparsity", "pns"):
                 assert means[f"{kind}.{name}"] == pytest.approx(getattr(fidelity, name), abs=1e-6)
         recall = metrics.accuracy(here.bench, found).recall_at_k
