@@ -9,7 +9,7 @@ import pytest
 import torch
 from test_causal_model import causal_model
 from torch_geometric.data import Data
-from zoo import GRAPH_CONFIG, NODE_MODELS, Molecule, explainer, graph, seeded
+from zoo import GRAPH_CONFIG, LINK_CONFIG, NODE_MODELS, Link, Molecule, explainer, graph, seeded
 
 from nseg import NSEG, explain_many
 from nseg.search.noise import uniform
@@ -149,3 +149,18 @@ def best_connected(model: Molecule, data: Data) -> float:
             rest = [bond for bond in bonds if bond not in kept]
             best = max(best, float(p(kept)[target] - p(rest)[target]))
     return best
+
+
+def test_connected_explanations_of_several_links_are_those_of_each_alone() -> None:
+    """Each hangs on the ends of its own link, whoever shares the batch."""
+    model, data = seeded(Link, 1), graph(edges=30, seed=3)
+    explain = explainer(model, NSEG(connected=True, exact=0, effort="fast"), LINK_CONFIG)
+    links = {"edge_label_index": torch.tensor([[0, 3, 7, 5], [2, 9, 1, 11]])}
+    together = explain_many(explain, data, range(4), progress=False, **links)
+    for number, one in enumerate(together):
+        (alone,) = explain_many(explain, data, [number], progress=False, **links)
+        assert torch.equal(one.hard_edge_mask, alone.hard_edge_mask)
+        ends = of_ends(one.edge_index[:, one.hard_edge_mask.bool()].T.tolist())
+        mine = [torch.nonzero(one.node_id == end).item() for end in links["edge_label_index"][:, number]]
+        ends.add_edge(*mine)  # the ends of a link count as joined
+        assert nx.is_connected(ends)

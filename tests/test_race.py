@@ -40,7 +40,7 @@ def test_a_method_in_one_file_takes_part(tmp_path: Path, monkeypatch: pytest.Mon
         assert number(*own, "size") == number(*nseg, "size")
         assert number("MyMethod", "hardened", searched, f"{searched}_pns") >= number(*own, f"{searched}_pns") - 0.03
         assert number(*own, "cpu_ms") <= number("MyMethod", "hardened", searched, "cpu_ms")
-        assert {"rounds=6", "kicks=10", "exact=12"} <= set(rows["MyMethod", "hardened", searched]["settings"].split(", "))
+        assert {"rounds=6", "kicks=6", "exact=12"} <= set(rows["MyMethod", "hardened", searched]["settings"].split(", "))
     assert rows["MyMethod", "as published", "mask"]["settings"] == "defaults"
     assert "layers attend" in rows["attention", "as published", "mask"]["note"]
     assert "layers attend" in page.read_text()

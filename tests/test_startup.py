@@ -18,7 +18,6 @@ from nseg import backends, baselines, datasets, metrics, models, pattern, runs, 
 from nseg.datasets import catalogue
 from nseg.datasets.names import REGRESSIONS
 from nseg.models import nets
-from nseg.runs.layout import SHARD
 
 HEAVY = ("torch", "torch_geometric", "pyarrow", "numpy", "scipy", "matplotlib")
 COMMANDS = ("demo", "explain", "patterns", "studio", "bench", "report", "train", "list")
@@ -134,7 +133,6 @@ def test_names_known_without_torch_are_those_that_exist() -> None:
     assert set(models.manifest()) == {f"{name}/{one}" for name in networks for one in models.ARCHITECTURES} | {
         f"{name}/{one}" for name in typed for one in models.HETERO_ARCHITECTURES
     }
-    assert inspect.signature(nseg.explain_many).parameters["shard"].default == SHARD
     for name in baselines.CATALOGUE:
         assert isinstance(baselines.find(name), type)
 

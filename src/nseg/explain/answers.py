@@ -143,15 +143,22 @@ def build_explanation(
         "settings": settings.as_plain_data() | _what_was_done(answer, tied),
         "stopped": answer.stopped,
     }
-    if (path := answer.path) is not None:
-        sizes, pns = path.points[number]
-        values["edge_path"], values["node_path"] = on_edges(path.member.get(EDGES)), on_nodes(path.member.get(NODES))
-        values["path_sizes"], values["path_pns"] = sizes, pns * (sizes > 0)  # nothing shows nothing
+    for name, subsets in (("path", answer.path), ("alternatives", answer.alternatives)):
+        if subsets is not None:
+            members = subsets.member.get(EDGES), subsets.member.get(NODES)
+            values[f"edge_{name}"], values[f"node_{name}"] = on_edges(members[0]), on_nodes(members[1])
+    return Explanation().filled(values | _worth_of_others(answer, number))
+
+
+def _worth_of_others(answer: BatchAnswer, number: int) -> dict[str, Tensor]:
+    """What one instance's subsets of other sizes, and its other explanations, are worth."""
+    found: dict[str, Tensor] = {}
+    if answer.path is not None:
+        sizes, pns = answer.path.points[number]
+        found |= {"path_sizes": sizes, "path_pns": pns * (sizes > 0)}  # nothing shows nothing
     if (others := answer.alternatives) is not None:
-        values["alternative_pns"] = others.pns[others.there[:, number], number]
-        values["edge_alternatives"] = on_edges(others.member.get(EDGES))
-        values["node_alternatives"] = on_nodes(others.member.get(NODES))
-    return Explanation().filled(values)
+        found["alternative_pns"] = others.pns[others.there[:, number], number]
+    return found
 
 
 def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor, edges: int) -> dict[str, Tensor]:

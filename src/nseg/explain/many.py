@@ -121,8 +121,7 @@ def explain_many(
         seconds: time for the call, after which searches end with the best found so far; ``stopped`` on the explanations says
             which stage was cut short. Results then depend on the machine. Not with ``out``.
         backend, workers: ``"local"``, ``"processes"``, ``"ray"`` or an object; number of workers, by default one per core.
-        shard: maximum number of targets that are explained, sent and stored together; None for 256, or for 1,024 where they
-            are neither sent nor stored.
+        shard: most targets explained, sent and stored together; None for 256, or 1,024 if neither sent nor stored.
         node_names, feature_names, class_names, edge_names, units: lists or dictionaries (:mod:`nseg.names`); by default
             attributes of data. They travel on ``explanation.names`` and into the run folder, and change no result.
         **kwargs: further model arguments (node and link level).
@@ -136,7 +135,7 @@ def explain_many(
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     job.time = TimeBudget.of_call(seconds, explainer.algorithm, out is not None)
     stays = backend == "local" and out is None and not isinstance(data, LargeGraph)
-    shards = job.shards(index, (TOGETHER if stays else SHARD) if shard is None else shard)
+    shards = job.shards(index, shard if shard is not None else TOGETHER if stays else SHARD)
     names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
     check_names(job, names, [row for _, rows in shards for row in rows])
     with open_backend(backend, workers, len(shards)) as opened, progress_bar(progress) as bar:

@@ -269,6 +269,11 @@ class _Moves(SubsetScorer):
             return self.parts.position
         return ranks(self._proposed_gain(kept), self.parts.owner)
 
+    def _number_flips(self, kept: Tensor) -> Tensor:
+        """The flips that are tried, numbered by position, so that equals do not depend on the batch; others follow, [n]."""
+        rank = self._rank_flips(kept)
+        return rank if rank is self.parts.position else ranks((rank < self.flips_tried).double(), self.parts.owner)
+
     @property
     def _deletes(self) -> bool:
         return self.settings.intervention != "mask" and EDGES in self.parts

@@ -12,6 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from nseg.graphs.batch import InstanceBatch
 from nseg.search.part import EdgePart
 
 FAR = 1 << 40
@@ -31,7 +32,7 @@ def largest_piece(part: EdgePart, kept: Tensor) -> Tensor:
     of_node = _smallest_node(part, kept)
     piece = of_node[:, tail[_one_edge(part)]]  # [K, n]
     if instances.explained_nodes is not None:
-        first = instances.explained_nodes.reshape(len(instances), -1)[:, 0]
+        first = instances.explained_nodes[0, instances.row_ptr[:-1]]
         return kept & (piece == of_node[:, first[part.owner]])
     count = torch.zeros_like(of_node).scatter_add(1, piece, kept.long())
     number = instances.num_nodes
@@ -45,8 +46,8 @@ def _smallest_node(part: EdgePart, kept: Tensor) -> Tensor:
     tail, head = part.instances.edge_index
     weight, number = kept[:, part.element], part.instances.num_nodes
     if part.instances.explained_nodes is not None:  # these are joined, whatever is kept
-        some = part.instances.explained_nodes.reshape(len(part.instances), -1)
-        tail, head = torch.cat([tail, some[:, :-1].flatten()]), torch.cat([head, some[:, 1:].flatten()])
+        first, second = _joined_pairs(part.instances)
+        tail, head = torch.cat([tail, first]), torch.cat([head, second])
         weight = torch.nn.functional.pad(weight, (0, tail.numel() - weight.size(1)), value=True)
     label = torch.arange(number, device=kept.device).repeat(len(kept), 1)
     while True:
@@ -56,6 +57,15 @@ def _smallest_node(part: EdgePart, kept: Tensor) -> Tensor:
         if torch.equal(new, label):
             return label
         label = new
+
+
+def _joined_pairs(instances: InstanceBatch) -> tuple[Tensor, Tensor]:
+    """Pairs of neighbouring explained nodes of the same instance, one row after the other."""
+    assert instances.explained_nodes is not None
+    nodes, owner = instances.explained_nodes.t(), instances.row_owner.unsqueeze(1)  # [R, 1] or [R, 2]; [R, 1]
+    nodes, owner = nodes.flatten(), owner.expand_as(nodes).flatten()
+    same = owner[1:] == owner[:-1]
+    return nodes[:-1][same], nodes[1:][same]
 
 
 @dataclass(frozen=True)

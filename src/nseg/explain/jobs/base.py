@@ -330,8 +330,7 @@ class ExplainJob(ABC):
             )
         causal.members_at_once = max(int(min(WORKING_SET / saved, self.budget / per_world)), 1)
         for part in chunks(need, self.budget, len(need) if batched else 1):
-            here = part.to(causal.instances.x.device)
-            yield here, causal.select(here)
+            yield (here := part.to(causal.instances.x.device)), causal.select(here)
 
     def _call_once(self, inputs: ModelInputs, row: int | None, target: Tensor | None) -> Explanation:
         """One call of an algorithm that cannot batch."""

@@ -54,7 +54,11 @@ export class InstanceList {
     this.table.drawTo(at + 1);
     const line = this.element.querySelectorAll("tbody tr")[at];
     line?.toggleAttribute("data-current", true);
-    line?.scrollIntoView({ block: "nearest" });
+    const box = line?.closest(".scroll");
+    if (line === undefined || !box) return;
+    // not scrollIntoView, after which some browsers begin to tab from here instead of the top of the page
+    const [inner, outer] = [line.getBoundingClientRect(), box.getBoundingClientRect()];
+    box.scrollTop += Math.min(0, inner.top - outer.top) + Math.max(0, inner.bottom - outer.bottom);
   }
 
   private chooseMethod(method: number): void {
