@@ -85,6 +85,12 @@ class BatchAnswer:
         """What the hard masks are judged by."""
         return self.measured.intervention
 
+    @property
+    def other_subsets(self) -> dict[str, Any]:
+        """Subsets of other sizes and other explanations, as far as there are any."""
+        found = {"path": self.path, "alternatives": self.alternatives}
+        return {name: subsets for name, subsets in found.items() if subsets is not None}
+
 
 def build_explanation(
     answer: BatchAnswer,
@@ -106,7 +112,7 @@ def build_explanation(
         edge_kind: kind of each edge, shared with its reverse; None if there is one kind.
     """
     instances = answer.instances
-    edges, nodes = instances.members(Role.EDGE, number), instances.members(Role.NODE, number)
+    edges, nodes = (instances.members(role, number) for role in (Role.EDGE, Role.NODE))
     # those of an instance are sorted, so if there are as many they are the same
     all_edges, all_nodes = edges.stop - edges.start == len(edge_id), nodes.stop - nodes.start == len(node_id)
     edge_at = torch.searchsorted(edge_id, instances.edge_id[edges])
@@ -122,11 +128,10 @@ def build_explanation(
         return full if reverse is None else torch.maximum(full, full[reverse])
 
     def on_nodes(mask: Tensor | None) -> Tensor | None:
-        if mask is None or answer.common:
+        if mask is None or answer.common or node_at is None:
             types = instances.node_types
-            return None if mask is None else mask[number * types : (number + 1) * types].clone()
-        if node_at is None:
-            return mask[nodes].clone()
+            here = slice(number * types, (number + 1) * types) if answer.common else nodes
+            return None if mask is None else mask[here].clone()
         return mask.new_zeros(node_id.numel(), mask.size(1)).index_copy(0, node_at, mask[nodes])
 
     values = {
@@ -139,14 +144,13 @@ def build_explanation(
         **answer.numbers[number],
         "outcome": answer.event,
         "exact": answer.exact_instances[number],
-        "seed": settings.seed,
         "settings": settings.as_plain_data() | _what_was_done(answer, tied),
+        "seed": settings.seed,
         "stopped": answer.stopped,
     }
-    for name, subsets in (("path", answer.path), ("alternatives", answer.alternatives)):
-        if subsets is not None:
-            members = subsets.member.get(EDGES), subsets.member.get(NODES)
-            values[f"edge_{name}"], values[f"node_{name}"] = on_edges(members[0]), on_nodes(members[1])
+    for name, subsets in answer.other_subsets.items():
+        values[f"edge_{name}"] = on_edges(subsets.member.get(EDGES))
+        values[f"node_{name}"] = on_nodes(subsets.member.get(NODES))
     return Explanation().filled(values | _worth_of_others(answer, number))
 
 

@@ -134,12 +134,16 @@ def explain_many(
     """
     job = make_job(explainer, data, target, budget, kwargs, out is None if strict is None else strict)
     job.time = TimeBudget.of_call(seconds, explainer.algorithm, out is not None)
-    stays = backend == "local" and out is None and not isinstance(data, LargeGraph)
-    shards = job.shards(index, shard if shard is not None else TOGETHER if stays else SHARD)
+    shards = job.shards(index, _most_together(data, backend, out) if shard is None else shard)
     names = resolve_names(job.data, node_names, feature_names, class_names, edge_names, units)
     check_names(job, names, [row for _, rows in shards for row in rows])
     with open_backend(backend, workers, len(shards)) as opened, progress_bar(progress) as bar:
         return _explain(opened, job, shards, ShardProgress(bar(job.targets)), names, out, retry)
+
+
+def _most_together(data: Any, backend: str | Backend, out: str | Path | None) -> int:
+    """Default number of targets in a shard: more where they are neither sent, stored nor cut out of a large graph."""
+    return TOGETHER if backend == "local" and out is None and not isinstance(data, LargeGraph) else SHARD
 
 
 def _explain(
