@@ -18,7 +18,7 @@ from nseg.search.climb import climb_bound, initial_logits
 from nseg.search.descent import DescentSettings, StepState, descend
 from nseg.search.enumeration import best_subset
 from nseg.search.harden import blend_to_hard
-from nseg.search.moves import Limit, climb_merit, shrink
+from nseg.search.moves import Limit, _Moves, climb_merit, shrink
 from nseg.search.noise import uniform
 from nseg.search.objective import OBJECTIVES
 from nseg.search.parts import MaskParts, Masks
@@ -317,3 +317,20 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
         NSEG(keep="last")
     with pytest.raises(SettingsError, match=r"starts must be one or more"):
         NSEG(starts=())
+
+
+def test_equal_flips_are_chosen_alike_beside_a_larger_instance() -> None:
+    """Where all flips of an instance are tried, the order of equals does not come from a gradient that others need."""
+    model, data = seeded(NODE_MODELS["gcn"], 2), graph(nodes=20, edges=40, seed=1)
+    with causal_model(model, data, list(range(20))) as causal:
+        parts = MaskParts.of(causal.instances, True, None)
+        moves = _Moves(causal, parts, Settings())
+        assert int(parts.count.max()) > moves.flips_tried >= int(parts.count.min())
+        flips = moves._number_flips(random_subset(parts, 0))
+        small = (parts.count <= moves.flips_tried)[parts.owner]
+        assert torch.equal(flips[small], parts.position[small])
+        tried = flips < moves.flips_tried
+        assert torch.equal(moves._count(tried), parts.count.clamp(max=moves.flips_tried))
+        for b in range(len(parts.count)):  # numbered by position
+            mine = (parts.owner == b) & tried
+            assert torch.equal(flips[mine], torch.arange(int(mine.sum())))

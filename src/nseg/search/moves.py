@@ -187,7 +187,7 @@ class _Moves(SubsetScorer):
 
     def climb(self, kept: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
         """The best flip, or the best few flips together, if the merit rises."""
-        rank, owner = self._rank_flips(kept), self.parts.owner
+        rank, owner = self._number_flips(kept), self.parts.owner
         number = min(int(self.parts.count.max()), self.flips_tried)
         merit, valid, odds = self.measure_odds(number + 1, lambda k: kept ^ (rank == k.unsqueeze(1) - 1))
         merit = torch.where(valid | ~must, merit, -torch.inf)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from nseg.errors import InputError
@@ -253,8 +254,7 @@ def save_figure(figure: Any, stem: str, folder: Any, commit: str = "") -> Sequen
         "png": {},
     }
     for kind, facts in metadata.items():
-        path = folder / f"{stem}.{kind}"
-        replace_file(path, lambda p, k=kind, m=facts: figure.savefig(p, format=k, dpi=DPI, metadata=m))  # type: ignore[misc]
+        replace_file(folder / f"{stem}.{kind}", partial(figure.savefig, format=kind, dpi=DPI, metadata=facts))
     replace_file(folder / f"{stem}.png", lambda p: use_palette(folder / f"{stem}.png", p, made))
     return [f"{stem}.{kind}" for kind in metadata]
 

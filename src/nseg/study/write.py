@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from nseg.storage.files import prepare_folder, replace_file, write_json
@@ -38,6 +39,6 @@ def write_report(folder: StudyFolder, name: str, out: str | Path) -> list[str]:
         texts[f"{name}-figure.csv"] = tables.rows_as_csv(with_commit(rows, commit))
         drawn = list(figures.save_figure(draw(rows), f"{name}-figure", root, commit))
     for file, text in texts.items():
-        replace_file(root / file, lambda path, text=text: path.write_text(text))  # type: ignore[misc]
+        replace_file(root / file, partial(Path.write_text, data=text))
     write_json(root / f"{name}-manifest.json", facts)
     return [*texts, *drawn, f"{name}-manifest.json"]
