@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -150,7 +151,7 @@ class CausalModel:
     @property
     def dtype(self) -> torch.dtype:
         """Floating point type of the features, else of the model."""
-        tensors = [self.instances.x, *self.model.parameters()]
+        tensors = chain([self.instances.x], self.model.parameters())
         return next((t.dtype for t in tensors if t.is_floating_point()), torch.get_default_dtype())
 
     @property

@@ -104,8 +104,12 @@ _needs_batch: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 
 
 def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome, twice: bool = True) -> Tensor:
-    """The model's output, checked: what its configuration says it is and, if run ``twice``, deterministic."""
-    forget_attributes(model)
+    """The model's output, checked: what its configuration says it is and, if run ``twice``, deterministic.
+
+    A pass that is not run twice trusts what earlier passes showed of the attributes that ``forward`` assigns.
+    """
+    if twice:
+        forget_attributes(model)
     with torch.no_grad(), wrap_model_errors():
         own = inputs.copied()
         output = call_model(model, own, outcome)

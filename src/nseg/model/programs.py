@@ -1,13 +1,18 @@
-"""The recorded passes of a model: made when a model is asked often enough, verified against the model itself."""
+"""The recorded passes of a model: made when a model is asked often enough, verified against the model itself.
+
+Recordings are kept as long as the model lives. Every call that uses an earlier one verifies it again: a model may have been
+trained further, and what a recording took for constant may have changed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
+from weakref import WeakKeyDictionary
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor, fx, nn
 
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.inputs import ModelInputs
@@ -26,6 +31,7 @@ MessageWeights = Sequence[Tensor] | None
 class Recordable(Protocol):
     """A runner of worlds whose passes can be recorded (:class:`nseg.model.runner.WorldRunner`)."""
 
+    model: nn.Module
     instances: InstanceBatch
     strategy: RunStrategy
 
@@ -45,6 +51,9 @@ GRAPHS, EDGES = f"{INDEX}graphs", f"{INDEX}edges"
 
 RECORD_AFTER = 12
 """Passes that the model itself runs before one is recorded: a recording takes about as long as ten passes."""
+
+REUSE_AFTER = 2
+"""The same where an earlier call has recorded one, which is only verified again."""
 
 SIZES = ((2, 2), (3, 3))
 """Instances and worlds of the two recorded passes."""
@@ -67,10 +76,11 @@ class Programs:
         key = weighed, masked
         if key not in self._found:
             self._asked[key] = self._asked.get(key, 0) + 1
-            if self._asked[key] <= RECORD_AFTER:
+            known = any(one[:2] == key for one in _kept.get(runner.model, {}))
+            if self._asked[key] <= (REUSE_AFTER if known else RECORD_AFTER):
                 return None
             try:
-                self._found[key] = record(runner, weighed, masked)
+                self._found[key] = _kept_program(runner, weighed, masked) or record(runner, weighed, masked)
             except Exception as error:  # whatever a model does that cannot be recorded: it is run instead
                 raise_own_fault(error)
                 self._found[key] = None
@@ -79,6 +89,26 @@ class Programs:
     def forget(self, program: Program) -> None:
         """Run the model instead of a recorded pass from now on."""
         self._found = {key: None if found is program else found for key, found in self._found.items()}
+
+
+_kept: WeakKeyDictionary[nn.Module, dict[tuple[Any, ...], Program]] = WeakKeyDictionary()
+"""Recordings of earlier calls, by model and by what they depend on besides it."""
+
+
+def _kept_program(runner: Recordable, weighed: bool, masked: bool) -> Program | None:
+    """A recording of an earlier call, if there is one that is still the same as a pass of the model."""
+    known = _kept.get(runner.model, {})
+    samples = [_Sample(runner, *size, weighed, masked) for size in SIZES] if known else []
+    program = known.get(samples[0].kind) if samples else None
+    if program is None:
+        return None
+    try:
+        if all(sample.agrees(program) for sample in samples):
+            return program
+    except Exception as error:  # the model may have changed in any way
+        raise_own_fault(error)
+    del known[samples[0].kind]
+    return None
 
 
 def record(runner: Recordable, weighed: bool, masked: bool) -> Program | None:
@@ -92,25 +122,31 @@ def record(runner: Recordable, weighed: bool, masked: bool) -> Program | None:
     samples = [_Sample(runner, *size, weighed, masked) for size in SIZES]
     graph = _common_graph(samples)
     varied = [name for name in samples[0].named if name.startswith(WEIGHTS) or (masked and name == X)]
-    calls = samples[0].plan.calls
-    reach = [0 if call is None else call.after for call in calls] if runner.strategy.hops is not None else []
-    program = Program(graph, varied, reach, samples[0].runner.knows_messages)
-    return program if all(sample.agrees(program) for sample in samples) else None
+    program = Program(graph, varied, samples[0].reach, samples[0].runner.knows_messages)
+    if not all(sample.agrees(program) for sample in samples):
+        return None
+    _kept.setdefault(runner.model, {})[samples[0].kind] = program
+    return program
 
 
 def _common_graph(samples: list[_Sample]) -> fx.Graph:
     symbols = {X: 0, GRAPHS: 0} | ({EDGES: 1} if samples[0].inputs.num_edges else {})
-    one, other = samples
-    return merge(one.recorder, other.recorder, (one.output, other.output), symbols)
+    (one, first), (other, second) = (sample.record() for sample in samples)
+    return merge(one, other, (first, second), symbols)
 
 
 class _Sample:
-    """A recorded pass of a few instances in random worlds.
+    """A pass of a few instances in random worlds.
 
     Args:
         runner: whose instances.
         instances, worlds: how many of them.
         weighed, masked: whether messages are weighed, and features masked.
+
+    Attributes:
+        named: all that the pass starts from, by name.
+        reach: for each step, most later steps in a row that what it computes passes through; empty if all rows matter.
+        kind: what a recording depends on besides the model.
     """
 
     def __init__(self, runner: Recordable, instances: int, worlds: int, weighed: bool, masked: bool) -> None:
@@ -127,8 +163,16 @@ class _Sample:
         flat = torch.cat([edge.flatten(), edge.new_ones(1)])
         self.weights = [one.clone() for one in plan.message_weights(flat)] if weighed else None
         self.named = self.runner.pass_inputs(self.plan, self.inputs, self.weights)
-        with recording(self.named) as self.recorder:
-            self.output = self.runner.forward(self.inputs, self.plan.calls, self.weights, self.recorder)
+        hops = self.runner.strategy.hops
+        self.reach = [] if hops is None else [0 if call is None else call.after for call in plan.calls]
+        steps = [call and (call.receiver, call.linear) for call in plan.calls]
+        known = self.runner.strategy, self.runner.knows_messages, *steps, *self.reach
+        self.kind = weighed, masked, x.dtype, x.device, x.size(-1), *self.named, *known
+
+    def record(self) -> tuple[Recorder, Tensor]:
+        """The operations of the pass, and its output."""
+        with recording(self.named) as recorder:
+            return recorder, self.runner.forward(self.inputs, self.plan.calls, self.weights, recorder)
 
     def agrees(self, program: Program) -> bool:
         """Whether a recorded pass gives the same output and the same gradients as the model."""

@@ -249,14 +249,18 @@ class _Moves(SubsetScorer):
     def _drop_groups(self, kept: Tensor, group: Tensor, limit: Limit) -> tuple[Tensor, Tensor]:
         """What can be dropped of the first groups of elements, as many groups as can go together; and where any can."""
         owner = self.parts.owner
-        value, _ = self._score_flips(kept, group, limit.must)
+        value = self._score_drops(kept, group, limit.must)
         free = (value >= limit.least[owner]) & (value <= limit.most[owner])
         # ranks of groups: an element counts as many as are in better groups
         order = torch.where(free, ranks(torch.where(free, value, -torch.inf), owner, group), NEVER)
         first = torch.full_like(order, NEVER).scatter_reduce(0, self._group_key(group), order, "amin")
         order = torch.where(free, first[self._group_key(group)], NEVER)
-        number = _longest(*self._score_together(kept, order, self._count(free), limit.must), limit)
-        return order < number[owner], number > 0
+        number, alone = self._count(free), self._count(order == 0)  # the best group alone is known to be free
+        several = torch.where(number > alone, number, 0)
+        if bool(several.any()):
+            together = _longest(*self._score_together(kept, order, several, limit.must, shortest=2), limit)
+            alone = torch.maximum(alone, together)
+        return order < alone[owner], alone > 0
 
     def _group_key(self, group: Tensor) -> Tensor:
         """A number for each group of each instance, below the number of elements; any for elements of no group, [n]."""
@@ -309,16 +313,19 @@ class _Moves(SubsetScorer):
             (slope,) = torch.autograd.grad(value, mask)
         return torch.where(kept, -slope, slope)
 
-    def _score_flips(self, kept: Tensor, rank: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
-        """Score after each of the flips of the lowest ranks, by element [n] (-inf for those not tried), and of ``kept``."""
-        number = min(int(self._count(rank < NEVER).max()), self.flips_tried)
-        value = self.score(number + 1, lambda k: kept ^ (rank == k.unsqueeze(1) - 1), must)
-        single = value[1:][rank.clamp(max=number - 1), self.parts.owner] if number else value[0][self.parts.owner]
-        return torch.where(rank < number, single, -torch.inf), value[0]
+    def _score_drops(self, kept: Tensor, rank: Tensor, must: Tensor) -> Tensor:
+        """Score after dropping each of the groups of the lowest ranks, by element (-inf for those not tried), [n]."""
+        number = min(int(torch.where(rank < NEVER, rank, -1).max()) + 1, self.flips_tried)
+        if not number:
+            return torch.full_like(rank, -torch.inf, dtype=self.causal.dtype)
+        value = self.score(number, lambda k: kept & (rank != k.unsqueeze(1)), must)
+        return torch.where(rank < number, value[rank.clamp(max=number - 1), self.parts.owner], -torch.inf)
 
-    def _score_together(self, kept: Tensor, order: Tensor, most: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
+    def _score_together(
+        self, kept: Tensor, order: Tensor, most: Tensor, must: Tensor, shortest: int = 1
+    ) -> tuple[Tensor, Tensor]:
         """Score after the first 1, 2, 4, ... and all of an order of flips, and how many they are, [J, B] each."""
-        number = [1 << j for j in range(int(most.max()).bit_length())]
+        number = [length for j in range(int(most.max()).bit_length()) if (length := 1 << j) >= shortest]
         lengths = torch.minimum(torch.tensor([*number, NEVER], device=most.device).unsqueeze(1), most)
         return self.score(len(lengths), lambda j: kept ^ (order < lengths[j][:, self.parts.owner]), must), lengths
 

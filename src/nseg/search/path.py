@@ -14,7 +14,7 @@ from nseg.search.formulas import pns_bound
 from nseg.search.harden import SearchResult
 from nseg.search.parts import MaskParts, Masks
 from nseg.search.settings import BaseSettings
-from nseg.search.subsets import DECIMALS, SubsetScorer, ranks
+from nseg.search.subsets import DECIMALS, SubsetScorer, ranks, size_bucket
 from nseg.search.worlds import evaluate
 
 ONE_BY_ONE = 8
@@ -66,15 +66,34 @@ def measure_path(
     The orders: the explanation first, by weight, or by what is lost without each of its elements, and then the others; and
     those of the search. The explanation itself stands for its size.
     """
-    kept, owner = parts.flatten(hard).bool(), parts.owner
+    kept, weight = parts.flatten(hard).bool(), _rounded(parts.flatten(result.soft))
+    rankings = None if result.rankings is None else _rounded(parts.flatten(result.rankings)[:RANKINGS])
+    number = len(size_grid(int(parts.count.max()))) + 1
+    sizes = torch.zeros(number, len(parts.count), dtype=torch.long, device=kept.device)
+    best, member = torch.zeros_like(sizes, dtype=causal.dtype), torch.zeros_like(parts.owner)
+    # instances of similar size together: the number of sizes is that of the largest in the batch
+    for group, members, some, its in parts.grouped(causal, size_bucket(parts.count)):
+        given = None if rankings is None else rankings[:, members]
+        found = _measure_alike(some, its, kept[members], weight[members], given, settings)
+        last = [len(found[0]) - 1] * (number - len(found[0]))  # repeat the largest size: equal ones count once
+        rows = torch.tensor([*range(len(found[0])), *last], device=kept.device)
+        sizes[:, group], best[:, group], member[members] = found[0][rows], found[1][rows], found[2]
+    return SizePath(sizes, pns_bound(best, torch.zeros_like(best)), parts.unflatten(member))
+
+
+def _measure_alike(
+    causal: CausalModel, parts: MaskParts, kept: Tensor, weight: Tensor, rankings: Tensor | None, settings: BaseSettings
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Sizes and gaps of the best subset of each, [T, B] each, and in which subsets each element is, [n]."""
+    owner = parts.owner
     own = torch.zeros_like(parts.count).index_add(0, owner, kept.long())
     grid = torch.tensor(size_grid(int(parts.count.max())), device=owner.device).unsqueeze(1)
     sizes = torch.cat([torch.minimum(grid, parts.count), own.unsqueeze(0)]).sort(0).values  # [T, B]
     best = torch.full(sizes.shape, -torch.inf, dtype=causal.dtype, device=owner.device)
     limit = sizes[:, owner]  # [T, n]
     subsets = torch.zeros(len(sizes), len(owner), dtype=torch.bool, device=owner.device)
-    for rank in _orders(causal, parts, result, kept, settings):
-        some = rank < limit
+    for inner, outer in _orders(causal, parts, kept, weight, rankings, settings):
+        some = torch.where(limit < own[owner], inner < limit, outer < limit)
         found = evaluate(causal, parts, parts.unflatten(some.to(causal.dtype)), parts.split(settings), settings.intervention)
         gap = found.p_factual - found.p_complement
         # the first order begins with the explanation
@@ -84,7 +103,7 @@ def measure_path(
     first, member = first_of_equals(sizes), torch.zeros_like(owner)
     for subset, new, bit in zip(subsets, first, bits_of(first), strict=True):
         member |= (subset & new[owner]).long() << bit[owner]
-    return SizePath(sizes, pns_bound(best, torch.zeros_like(best)), parts.unflatten(member))
+    return sizes, best, member
 
 
 def first_of_equals(sizes: Tensor) -> Tensor:
@@ -102,16 +121,20 @@ def bits_of(first: Tensor) -> Tensor:
 
 
 def _orders(
-    causal: CausalModel, parts: MaskParts, result: SearchResult, kept: Tensor, settings: BaseSettings
-) -> Iterator[Tensor]:
-    """Ranks of the elements in several orders, [n] each; the first two begin with the explanation."""
-    weight, owner, inside = _rounded(parts.flatten(result.soft)), parts.owner, kept.to(causal.dtype)
-    yield ranks(inside, owner, late=-weight)
+    causal: CausalModel, parts: MaskParts, kept: Tensor, weight: Tensor, rankings: Tensor | None, settings: BaseSettings
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Ranks of the elements in several pairs of orders, for sizes below that of the explanation and for others, [n] each.
+
+    The first begins with the explanation. So does the second below its size; above, it is that of the search.
+    """
+    owner, inside = parts.owner, kept.to(causal.dtype)
+    by_weight = ranks(inside, owner, late=-weight)
+    yield by_weight, by_weight
     if not settings.rounds:  # a quick search is not followed by a slower one
         return
-    yield ranks(inside, owner, late=-_loss(causal, parts, kept, weight, settings))
-    if result.rankings is not None:
-        yield from (ranks(_rounded(one), owner) for one in parts.flatten(result.rankings)[:RANKINGS])
+    by_loss = ranks(inside, owner, late=-_loss(causal, parts, kept, weight, settings))
+    for one in weight.unsqueeze(0) if rankings is None else rankings:
+        yield by_loss, ranks(one, owner)
 
 
 def _rounded(value: Tensor) -> Tensor:
