@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 import torch
 from test_causal_model import causal_models
@@ -14,7 +17,7 @@ from nseg import NSEG, explain_many
 from nseg.explain.many import open_causal_models
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
-from nseg.model.programs import Programs, record
+from nseg.model.programs import Programs, _kept, record
 from nseg.model.recording import NotRecordableError
 
 PLANNED = [name for name in NODE_MODELS if name != "global mean"]  # that one is run as it is
@@ -121,3 +124,61 @@ def test_a_replay_that_fails_is_left_to_the_model(monkeypatch: pytest.MonkeyPatc
     for one, other in zip(explain(), expected, strict=True):
         assert torch.equal(one.hard_edge_mask, other.hard_edge_mask)
         assert one.pns == pytest.approx(other.pns, abs=1e-5)
+
+
+def _trained_further(model: nn.Module) -> None:
+    with torch.no_grad():
+        for value in model.parameters():
+            value.mul_(1.5)
+
+
+def _with_other_parameters(model: nn.Module) -> None:
+    for module in model.modules():
+        for name, value in list(module.named_parameters(recurse=False)):
+            setattr(module, name, nn.Parameter(-value.detach()))
+
+
+def _with_another_layer(model: nn.Module) -> None:
+    model.first = seeded(lambda: GINConv(mlp(FEATURES, 8)))
+
+
+class _TwoSteps(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = GCNConv(FEATURES, 8), GCNConv(8, CLASSES)
+        self.scale = nn.Parameter(torch.tensor(2.0))
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        derived = self.scale.exp() + 1  # a recording takes it for constant
+        out: Tensor = self.second((derived * self.first(x, edge_index)).tanh(), edge_index)
+        return out
+
+
+@pytest.mark.parametrize("change", [_trained_further, _with_other_parameters, _with_another_layer])
+def test_a_model_that_changed_since_it_was_explained_is_explained_as_it_is_now(change) -> None:
+    used, data = seeded(_TwoSteps), graph()
+    method = NSEG(exact=0)
+    explain_many(explainer(used, method), data, [0, 3], progress=False)
+    change(used)
+    fresh = seeded(_TwoSteps)
+    change(fresh)
+    ours, expected = (explain_many(explainer(one, method), data, [0, 3], progress=False) for one in (used, fresh))
+    for one, other in zip(ours, expected, strict=True):
+        torch.testing.assert_close(one.edge_mask, other.edge_mask)
+        assert torch.equal(one.hard_edge_mask, other.hard_edge_mask)
+        assert one.pns == pytest.approx(other.pns, abs=1e-5)
+
+
+def test_a_kept_recording_is_used_again_and_goes_with_its_model() -> None:
+    model, data = seeded(_TwoSteps), graph()
+    explain = explainer(model, NSEG(exact=0))
+    first = explain_many(explain, data, [0, 3], progress=False)
+    kept = list(_kept[model].values())
+    again = explain_many(explain, data, [0, 3], progress=False)
+    assert kept
+    assert list(_kept[model].values()) == kept
+    assert all(torch.equal(one.hard_edge_mask, other.hard_edge_mask) for one, other in zip(first, again, strict=True))
+    gone = weakref.ref(model)
+    del model, explain, first, again
+    gc.collect()
+    assert gone() is None
