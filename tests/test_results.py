@@ -30,6 +30,12 @@ def test_pages_name_no_commit_by_hand():
         assert re.findall(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{7}\b", text) == [], page.name
 
 
+def test_results_name_no_folder_of_a_machine():
+    for folder in (DOCS / "results", fill_tables.BENCHMARKS):
+        for path in (path for path in folder.iterdir() if path.suffix in (".csv", ".md", ".json", ".tex")):
+            assert re.findall(r"(?<![\w.])/(?:tmp|home|root|work|var|Users)/\S+", path.read_text()) == [], path.name
+
+
 def test_a_table_of_a_file_chooses_rows_and_columns_and_names_the_commit(tmp_path, monkeypatch):
     monkeypatch.setattr(fill_tables, "BENCHMARKS", tmp_path)
     (tmp_path / "x.csv").write_text("set,kind,ms,commit\na,e,1.2345,abc\nb,e,1234.5,abc\nb,f,20,abc\n")
