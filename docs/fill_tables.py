@@ -73,13 +73,15 @@ def form_table(study: str, judged: str, column: str) -> str:
     rows = [row for row in read_results(f"{study}-forms") if row["judged"] == judged]
     datasets = [name for name in _each(rows, "dataset") if any(r["dataset"] == name and r[column] for r in rows)]
     lines = [["", *datasets, "kept", "ms"], ["---", *["--:"] * (len(datasets) + 2)]]
+    most = {name: max(int(row["instances"]) for row in rows if row["dataset"] == name) for name in datasets}
     for label in _each(rows, "label"):
-        mine = [row for row in rows if row["label"] == label]
+        mine = [row for row in rows if row["label"] == label and row["dataset"] in most]
         cells = [_forms([r for r in mine if r["dataset"] == name], column, 100) for name in datasets]
-        lines.append([label, *cells, _forms(mine, "kept"), _forms(mine, "cpu_ms")])
+        few = " \\*" if any(int(row["instances"]) < most[row["dataset"]] for row in mine) else ""
+        lines.append([label + few, *cells, _forms(mine, "kept"), _forms(mine, "cpu_ms")])
     made = ", ".join(_each(rows, "commit"))
-    counts = ", ".join(f"{name} {max(int(r['instances']) for r in rows if r['dataset'] == name)}" for name in datasets)
-    return markdown_table(lines) + f"\nInstances: {counts}. `docs/results/{study}-forms.csv`, commit {made}.\n"
+    counts = ", ".join(f"{name} {number}" for name, number in most.items())
+    return markdown_table(lines) + f"\nInstances: {counts}; \\* fewer. `docs/results/{study}-forms.csv`, commit {made}.\n"
 
 
 def _forms(rows: list[Row], column: str, scale: float = 1) -> str:

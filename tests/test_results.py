@@ -56,14 +56,15 @@ def test_the_table_of_forms_has_a_line_per_method(tmp_path, monkeypatch):
     assert "not made yet" in fill_tables.form_table("s", "mask", "pns")
     head = "dataset,label,form,judged,instances,pns,kept,cpu_ms,commit\n"
     lines = ["d,NSEG,hardened,mask,5,0.9,4,8,abc", "d,a,as published,mask,5,0.5,9,2,abc", "d,a,hardened,mask,5,0.91,4,7,abc"]
-    lines += ["d,a,equal size,mask,5,0.3,4,1,abc", "d,a,hardened,remove,5,0.1,1,1,abc"]
+    lines += ["d,a,equal size,mask,5,0.3,4,1,abc", "d,a,hardened,remove,5,0.1,1,1,abc", "d,b,hardened,mask,2,1,1,1,abc"]
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "s-forms.csv").write_text(head + "\n".join(lines) + "\n")
     rows = fill_tables.read_results("s-forms", tmp_path / "results")
     monkeypatch.setattr(fill_tables, "read_results", lambda _: rows)
     table = fill_tables.form_table("s", "mask", "pns")
     assert "| NSEG | 90.0 | 4.0 | 8.0 |\n| a | 50.0 / 91.0 / 30.0 | 9.0 / 4.0 / 4.0 | 2.0 / 7.0 / 1.0 |" in table
-    assert table.endswith("Instances: d 5. `docs/results/s-forms.csv`, commit abc.\n")
+    assert "| b \\* | 100.0 |" in table
+    assert table.endswith("Instances: d 5; \\* fewer. `docs/results/s-forms.csv`, commit abc.\n")
 
 
 def test_results_name_no_folder_of_a_machine():

@@ -89,9 +89,10 @@ FORM_NOTES = (
     "explanations, with NSEG's settings. Equal size: the top of its ranking, as many edges as NSEG keeps of the same "
     "instance. Rivals are hardened, and NSEG sets the size, under the intervention that the table is about, each direction "
     "of an edge by itself; as published, all but NSEG searched by deletion were cut under masks. About 50 instances of each "
-    "dataset, evenly over all. Cells: mean PNS in percent (kept edges; processor milliseconds per instance, on one thread, "
-    "with training). As published, and of NSEG, these are of the whole call; hardened and at equal size, of ranking and "
-    "search, without building and checking explanations."
+    "dataset, evenly over all; methods that explain only some have fewer (the CSV file says how many). Cells: mean PNS in "
+    "percent (kept edges; processor milliseconds per instance, on one thread, with training). As published, and of NSEG, "
+    "these are of the whole call; hardened and at equal size, of ranking and search, without building and checking "
+    "explanations."
 )
 FORM_TITLES = {"mask": "judged under masks", "remove": "judged by deletion"}
 
