@@ -223,7 +223,7 @@ def main() -> None:
         for name in args.faults:
             start, root = time.monotonic(), Path(scratch) / name
             root.mkdir()
-            message = FAULTS[name](root, expected)
+            message = FAULTS[name](root, expected).replace(f"{scratch}{os.sep}", "")  # results name no folder of a machine
             seconds = round(time.monotonic() - start)
             print(f"{name}: equal to the undisturbed run ({seconds} s). {message}", flush=True)
             rows.append({"fault": name, "result": f"equal; {message}", "seconds": seconds})

@@ -13,6 +13,8 @@ JUDGED = ("remove", "mask")
 
 TITLES = {"remove": "Judged by deletion", "mask": "Judged under masks"}
 MEANS = ("pns", "fid_plus", "fid_minus", "charact")
+SHARED = ("sparsity", "size", "robust_charact", "tuned_charact", "budget_necessity")
+OLD = "It was raced before the table had all of its columns; race it again."
 
 HOW = """\
 # Leaderboard
@@ -83,6 +85,7 @@ Row = Mapping[str, Any]
 def write_leaderboard(page: Path, rows: Sequence[Row], agreement: Sequence[Row] = ()) -> None:
     """Write the page."""
     page.parent.mkdir(parents=True, exist_ok=True)
+    rows = [row if _is_complete(row) else {**row, "size": "", "note": OLD} for row in rows]
     parts = [HOW, *(_section(judged, rows) for judged in JUDGED), _agreement(rows), _pairs(agreement), _left_out(rows), OWN]
     page.write_text("\n".join(parts), encoding="utf-8")
 
@@ -115,9 +118,7 @@ def _section(judged: str, rows: Sequence[Row]) -> str:
     ]
     head += [f"{dataset} {network.upper()}" for dataset, network in networks]
     body = [head, ["---", "---"] + ["--:"] * (len(head) - 2)]
-    names = [f"{judged}_{name}" for name in MEANS] + [
-        *("sparsity", "size", "robust_charact", "tuned_charact", "budget_necessity", f"{judged}_area", "cpu_ms")
-    ]
+    names = [*(f"{judged}_{name}" for name in MEANS), *SHARED, f"{judged}_area", "cpu_ms"]
     for line in order:
         found = lines[line]
         means = [f"{_mean(name, found.values()):.{1 if name in ('size', 'cpu_ms') else 3}f}" for name in names]
@@ -169,6 +170,12 @@ def _pairs(agreement: Sequence[Row]) -> str:
             *("", *parts),
         ]
     )
+
+
+def _is_complete(row: Row) -> bool:
+    """Whether a row has every column of the tables, or is only a note."""
+    needed = [*SHARED, "cpu_ms", "agrees_with_nseg", *(f"{judged}_{name}" for judged in JUDGED for name in (*MEANS, "area"))]
+    return not _is_scored(row) or all(row.get(name) not in (None, "") for name in needed)
 
 
 def _is_scored(row: Row) -> bool:

@@ -6,6 +6,8 @@
 Rows are written to ``benchmarks/results/race.csv`` one by one, the agreement of each pair of methods to ``agreement.csv``
 beside it, and ``docs/results/leaderboard.md`` is made from both. A
 second run makes only what is missing, or was made at another commit, from other instances or with another seed.
+Several processes may race at once, each with other ``--datasets`` or ``--networks`` and ``--rows-only``; then
+``--page-only`` makes the page of what all of them wrote.
 
 - *as published*: the paper's settings for the method and dataset if there are any, and the method's own cut.
 - *hardened*: the method's ranking, then the search that makes NSEG's hard explanations (the best prefix, moves, restarts,
@@ -15,7 +17,6 @@ second run makes only what is missing, or was made at another commit, from other
 NSEG as published is the paper's; hardened, it is the default of this package, which sets the size and has no third form.
 Every explanation is judged both under masks and under deletion. Time is processor time on one thread, of training too.
 About 30 instances of each dataset are explained (``--every``), and every eighth of them by the methods in ``COSTLY``.
-Several processes may write to one file, each with other ``--datasets`` or ``--networks``.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -347,21 +349,29 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results" / "race.csv")
     parser.add_argument("--page", type=Path, default=ROOT / "docs" / "results" / "leaderboard.md")
+    parts = parser.add_mutually_exclusive_group()
+    parts.add_argument("--rows-only", action="store_true", help="race, and leave the page as it is")
+    parts.add_argument("--page-only", action="store_true", help="make the page of the rows that there are, and race nobody")
     asked = parser.parse_args(words)
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", NsegWarning)
     methods = {name: find(name) for name in asked.methods} | dict(map(own_method, asked.method))
     race = Race(asked.out, asked.seed)
-    for dataset in asked.datasets:
-        for network in asked.networks:
-            task = Task.load(dataset, network, asked.every)
-            explain_many(task.explainer(NSEG(rounds=1)), task.data, task.index[:1], progress=False)  # warm up
-            for name, method in methods.items():
-                race.run(task, name, method)
-    race.rows = race.read()  # with what other processes wrote
-    agreement = pairs_of_methods(race.folder, race.rows.values(), race.commit)
-    write_table(asked.out.with_name("agreement.csv"), agreement)
-    write_leaderboard(asked.page, list(race.rows.values()), agreement)
+    for dataset, network in () if asked.page_only else product(asked.datasets, asked.networks):
+        task = Task.load(dataset, network, asked.every)
+        explain_many(task.explainer(NSEG(rounds=1)), task.data, task.index[:1], progress=False)  # warm up
+        for name, method in methods.items():
+            race.run(task, name, method)
+    if not asked.rows_only:
+        write_pages(race, asked.page)
+
+
+def write_pages(race: Race, page: Path) -> None:
+    """The agreement of methods and the leaderboard, of the rows of all processes."""
+    rows = list(race.read().values())
+    agreement = pairs_of_methods(race.folder, rows, race.commit)
+    write_table(race.out.with_name("agreement.csv"), agreement)
+    write_leaderboard(page, rows, agreement)
 
 
 if __name__ == "__main__":

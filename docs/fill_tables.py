@@ -3,36 +3,42 @@
 A table goes between ``<!-- table STUDY COLUMN [COLUMN] -->`` and ``<!-- end -->``. It has a row per method and a column per
 dataset. Each cell shows the study's number (or two numbers, if two columns are named), and in brackets the paper's number
 for the first column. ``<!-- costs STUDY -->`` begins a table of costs, ``<!-- differences STUDY COLUMN -->`` one of what
-differs from the paper on the authors' networks, and ``<!-- summary -->`` the summary of the race, of speed and of the main
-table. On all pages, ``<!-- rows FILE COLUMN ... [if COLUMN=VALUE|VALUE and ...] -->`` begins a table of some columns of a
-file in benchmarks/results, and ``<!-- pivot FILE ROW COLUMN VALUE ... [if ...] -->`` one with a line and a column for each
-value of two of its columns. Both end with the commit.
+differs from the paper on the authors' networks, ``<!-- forms STUDY mask|remove COLUMN -->`` one of each method as published,
+hardened and at NSEG's size, ``<!-- finding NAME -->`` a sentence (``findings.py``), and ``<!-- summary -->`` the summary of
+the race, of speed and of the main table. On all pages, ``<!-- rows FILE COLUMN ... [if COLUMN=VALUE|VALUE and ...] -->``
+begins a table of some columns of a file in benchmarks/results, and ``<!-- pivot FILE ROW COLUMN VALUE ... [if ...] -->`` one
+with a line and a column for each value of two of its columns. Both end with the commit.
 """
 
 from __future__ import annotations
 
-import csv
 import json
 import re
+import sys
 from pathlib import Path
+from statistics import fmean
 
-HERE = Path(__file__).parent
-BENCHMARKS = HERE.parent / "benchmarks" / "results"
+sys.path.append(str(Path(__file__).parent))
+from findings import FINDINGS
+from result_files import AUTHORS, BENCHMARKS, HERE, Row, markdown_table, read_results
+
 COSTS = re.compile(r"(<!-- costs (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 DIFFERENCES = re.compile(r"(<!-- differences (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SUMMARY = re.compile(r"(<!-- summary -->\n).*?(<!-- end -->)", re.DOTALL)
-AUTHORS = ("ba-shapes", "tree-cycles", "tree-grid")
+FINDING = re.compile(r"(<!-- finding (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
+FORMS = re.compile(r"(<!-- forms (\S+) (\S+) (\S+) -->\n).*?(<!-- end -->)", re.DOTALL)
 EQUAL = 0.005  # PNS that is not counted as a difference
 ROWS = re.compile(r"(<!-- (rows|pivot) (\S+) (.*?) -->\n).*?(<!-- end -->)", re.DOTALL)
 SWITCH = re.compile(r"(<!-- figures: .*? -->\n).*?(<!-- end -->)", re.DOTALL)
 TABLE = re.compile(r"(<!-- table (\S+) (\S+)(?: (\S+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-Row = dict[str, str]
 
 
 def filled(text: str) -> str:
     """Page text with all tables filled in."""
     text = ROWS.sub(lambda m: f"{m[1]}\n{file_table(m[2], m[3], m[4])}\n{m[5]}", text)
     text = SWITCH.sub(lambda m: f"{m[1]}\n{switch_table()}\n{m[2]}", text)
+    text = FINDING.sub(lambda m: f"{m[1]}\n{FINDINGS[m[2]]()}\n\n{m[3]}", text)
+    text = FORMS.sub(lambda m: f"{m[1]}\n{form_table(m[2], m[3], m[4])}\n{m[5]}", text)
     text = SUMMARY.sub(lambda m: f"{m[1]}\n{summary()}\n{m[2]}", text)
     text = DIFFERENCES.sub(lambda m: f"{m[1]}\n{difference_table(m[2], m[3])}\n{m[4]}", text)
     text = COSTS.sub(lambda m: f"{m[1]}\n{cost_table(m[2])}\n{m[3]}", text)
@@ -50,11 +56,6 @@ def cost_table(study: str) -> str:
     return markdown_table(lines)
 
 
-def read_results(name: str, folder: Path = HERE / "results") -> list[Row]:
-    """Rows of a CSV file in docs/results, or in another folder."""
-    return list(csv.DictReader((folder / f"{name}.csv").read_text().splitlines()))
-
-
 def difference_table(study: str, column: str) -> str:
     """Markdown table of our numbers minus the paper's on the authors' networks."""
     rows = [row for row in read_results(study) if row["column"] == column and row["paper"] and row["dataset"] in AUTHORS]
@@ -65,9 +66,32 @@ def difference_table(study: str, column: str) -> str:
     return markdown_table(lines)
 
 
-def markdown_table(lines: list[list[str]]) -> str:
-    """Rows of cells as a Markdown table."""
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+def form_table(study: str, judged: str, column: str) -> str:
+    """Markdown table of a column, in percent, of each method as published / hardened / at NSEG's size; size and cost."""
+    if not (HERE / "results" / f"{study}-forms.csv").exists():
+        return f"`docs/results/{study}-forms.csv` is not made yet.\n"
+    rows = [row for row in read_results(f"{study}-forms") if row["judged"] == judged]
+    datasets = [name for name in _each(rows, "dataset") if any(r["dataset"] == name and r[column] for r in rows)]
+    lines = [["", *datasets, "kept", "ms"], ["---", *["--:"] * (len(datasets) + 2)]]
+    most = {name: max(int(row["instances"]) for row in rows if row["dataset"] == name) for name in datasets}
+    for label in _each(rows, "label"):
+        mine = [row for row in rows if row["label"] == label and row["dataset"] in most]
+        cells = [_forms([r for r in mine if r["dataset"] == name], column, 100) for name in datasets]
+        few = " \\*" if any(int(row["instances"]) < most[row["dataset"]] for row in mine) else ""
+        lines.append([label + few, *cells, _forms(mine, "kept"), _forms(mine, "cpu_ms")])
+    made = ", ".join(_each(rows, "commit"))
+    counts = ", ".join(f"{name} {number}" for name, number in most.items())
+    return markdown_table(lines) + f"\nInstances: {counts}; \\* fewer. `docs/results/{study}-forms.csv`, commit {made}.\n"
+
+
+def _forms(rows: list[Row], column: str, scale: float = 1) -> str:
+    """The mean of a column in each form."""
+    means = [[float(row[column]) for row in rows if row["form"] == form and row[column]] for form in _each(rows, "form")]
+    return " / ".join(f"{scale * fmean(values):.1f}" for values in means if values)
+
+
+def _each(rows: list[Row], column: str) -> list[str]:
+    return list(dict.fromkeys(row[column] for row in rows))
 
 
 def score_table(study: str, first: str, second: str | None) -> str:

@@ -251,7 +251,7 @@ def test_robust_fidelity_of_a_phenomenon_is_about_its_class() -> None:
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8), explanation_type="phenomenon", edge_mask_type="object")
     evaluator = Evaluator(explain, data, explain_many(explain, data, range(8), target=(data.y + 1) % 3))
-    hard, ends = evaluator.fidelity("hard"), evaluator.robust_fidelity(1.0, 1.0, samples=2)
+    hard, ends = evaluator.fidelity("hard"), evaluator.robust_fidelity(1.0, 0.0, samples=2)
     assert (ends["fid_plus"], ends["fid_minus"]) == pytest.approx((hard.fid_plus, hard.fid_minus))
 
 
@@ -268,16 +268,19 @@ def test_reachable_edges_are_found_for_other_algorithms() -> None:
     assert metrics.stability([[one], [one]]).tolist() == [1.0]
 
 
-def test_robust_fidelity_with_alphas_of_one_is_fidelity() -> None:
-    """With alpha1 = alpha2 = 1 the worlds are the complement and the explanation; with 0 they are the graph itself."""
+def test_robust_fidelity_at_its_ends_is_fidelity_and_nothing() -> None:
+    """If all of the explanation goes, or none of the rest stays, it is fidelity; if nothing goes, the graph itself."""
     model, data = seeded(NODE_MODELS["gcn"]), graph(nodes=30, edges=50)
     explain = explainer(model, quick(steps=8))
     evaluator = Evaluator(explain, data, explain_many(explain, data, range(8)))
     hard = evaluator.fidelity("hard")
-    ends = evaluator.robust_fidelity(1.0, 1.0, samples=3)
+    ends = evaluator.robust_fidelity(1.0, 0.0, samples=3)
     assert (ends["fid_plus"], ends["fid_minus"]) == pytest.approx((hard.fid_plus, hard.fid_minus))
-    ends = evaluator.robust_fidelity(0.0, 0.0, samples=3)
+    ends = evaluator.robust_fidelity(0.0, 1.0, samples=3)
     assert (ends["fid_plus"], ends["fid_minus"]) == (0.0, 0.0)
+    near = [evaluator.robust_fidelity(0.1, stays, samples=50)["fid_minus"] for stays in (1.0, 0.9, 0.1, 0.0)]
+    assert near[0] == 0
+    assert near[1] <= near[2]  # as in the paper, alpha2 = 0.9 is near the data
     assert evaluator.robust_fidelity(seed=1) == evaluator.robust_fidelity(seed=1)
 
 

@@ -52,9 +52,23 @@ def test_a_method_in_one_file_takes_part(tmp_path: Path, monkeypatch: pytest.Mon
     assert "### Hardened, remove" in page.read_text()
 
     monkeypatch.setattr(race.Run, "of", None)  # nothing may be run again
-    before = out.read_bytes()
-    race.main([*words[:-1], str(tmp_path / "again.md")])
+    before, written = out.read_bytes(), page.read_text()
+    race.main([*words[:-1], str(tmp_path / "again.md"), "--rows-only"])
     assert out.read_bytes() == before
+    assert not (tmp_path / "again.md").exists()
+    race.main(["--page-only", "--out", str(out), "--page", str(tmp_path / "again.md")])
+    assert (tmp_path / "again.md").read_text() == written
+
+
+def test_the_page_leaves_rows_without_all_columns_out_and_says_so(tmp_path: Path) -> None:
+    """Two processes race at once, and one may meet rows that were made before a column was added."""
+    rows = read(BENCHMARKS / "results" / "race.csv")
+    old = next(row for row in rows if row["method"] == "occlusion" and row["form"] == "as published")
+    old["remove_area"] = ""
+    leaderboard.write_leaderboard(tmp_path / "page.md", rows)
+    page = (tmp_path / "page.md").read_text()
+    assert f"- occlusion: {leaderboard.OLD} ({old['dataset']} {old['network'].upper()})" in page
+    assert "| occlusion | as published |" in page  # of its other networks
 
 
 @pytest.mark.parametrize("spec", ["nothing.py:Method", "Method", "nseg:Explanation"])

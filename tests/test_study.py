@@ -23,7 +23,7 @@ from nseg.baselines.catalogue import MethodEntry
 from nseg.baselines.trivial import All
 from nseg.cli import app
 from nseg.storage import files
-from nseg.study import figures, folder, plan, summary, tables, task, trial
+from nseg.study import figures, folder, forms, plan, summary, tables, task, trial
 from nseg.study.summary import Score
 
 TINY = """
@@ -230,6 +230,92 @@ def test_what_was_measured_by_other_code_is_measured_again_without_explaining(tm
         before = old[record["key"]]
         assert record["means"] == before["means"]
         assert record["wall_seconds"] == before["wall_seconds"]
+
+
+FORMS = """
+title = "forms"
+datasets = ["tree-cycles"]
+seeds = [3, 4]
+every = 30
+measures = ["fidelity", "accuracy", "forms"]
+columns = ["hard.pns", "hard.sparsity"]
+methods = [
+  { name = "nseg", label = "NSEG" },
+  { name = "random" },
+  { name = "cf2", settings = { steps = 3, undirected = true } },
+  { name = "pgm_explainer", label = "nodes", masks = "f" },
+]
+"""
+
+
+@pytest.fixture(scope="module")
+def in_forms(tmp_path_factory):
+    return finished(tmp_path_factory.mktemp("forms"), FORMS)
+
+
+def test_rivals_are_also_hardened_as_nseg_is_and_cut_to_its_size(in_forms):
+    _, run, trials, records = in_forms
+    assert {record["status"] for record in records} == {"done"}
+    rows = {(row["label"], row["form"], row["judged"]): row for row in summary.form_rows(run, "tiny")}
+    ours = rows["NSEG", "hardened", "mask"]
+    both = {(form, judged) for form in forms.FORMS for judged in forms.JUDGED}
+    assert {key[1:] for key in rows if key[0] == "random"} == {key[1:] for key in rows if key[0] == "cf2"} == both
+    assert {key for key in rows if key[0] in ("NSEG", "nodes")} == {("NSEG", "hardened", "mask")}  # nodes have no edges
+    for name in ("random", "cf2"):
+        assert rows[name, "equal size", "mask"]["kept"] == ours["kept"]
+        assert rows[name, "equal size", "mask"]["cpu_ms"] <= rows[name, "hardened", "mask"]["cpu_ms"]
+        for judged in forms.JUDGED:  # a smaller explanation may cost up to the tolerance
+            best = max(rows[name, form, judged]["pns"] for form in ("as published", "equal size"))
+            assert rows[name, "hardened", judged]["pns"] >= best - 0.05
+    seeds = {trials[record["key"]].seed for record in records if record["forms"]}
+    assert seeds == {3}  # the first
+
+
+def test_the_forms_of_a_method_are_scored_as_the_evaluator_scores_them(in_forms):
+    _, run, trials, _ = in_forms
+    key = next(key for key, one in trials.items() if one.label == "cf2")
+    means, rows = run.record(key)["means"], run.record(key)["forms"]
+    for kind, judged in (("hard", "mask"), ("removed", "remove")):  # 12 instances: all of them are in the sample
+        (row,) = [row for row in rows if (row["form"], row["judged"]) == ("as published", judged)]
+        for name in ("pns", "fid_plus", "fid_minus", "charact", "sparsity"):
+            assert row[name] == pytest.approx(means[f"{kind}.{name}"], abs=1e-4)
+
+
+def test_hardening_with_a_methods_own_settings_is_its_own_cut():
+    here, index = task.load_task("tree-cycles", "gcn", "ours"), [511, 514, 520]
+    explain = here.explainer(baselines.make("saliency"), "e")
+    found = explain_many(explain, here.graphs, index)
+    judge = metrics.Evaluator(explain, here.graphs, found)
+    for one, hard in zip(found, forms.hardened_masks(judge, explain.algorithm.settings), strict=True):
+        assert torch.equal(hard, one.hard_edge_mask)
+        assert int(forms.top(one, 3).sum()) == 3
+        assert one.edge_mask[forms.top(one, 3)].min() >= one.edge_mask[~forms.top(one, 3)].max()
+
+
+def test_a_further_measure_does_not_measure_again_what_is_known(in_forms, monkeypatch):
+    _, run, trials, _ = in_forms
+    before = {key: run.record(key) for key in trials}
+    monkeypatch.setattr(trial, "instance_scores", lambda *a: pytest.fail("measured again"))
+    monkeypatch.setattr(trial, "measure_forms", lambda *a: pytest.fail("measured again"))
+    again = finished(run.path, FORMS.replace('"forms"]', '"thresholds"]'))[3]
+    assert len(again) == len(trials)
+    for record in again:
+        old = before[record["key"]]
+        assert record["curves"]["thresholds"]
+        assert (record["means"], record["forms"]) == (old["means"], old["forms"])
+        assert {*record["measures"]} == {*old["measures"], "thresholds"}
+
+
+def test_the_report_has_all_forms(in_forms, tmp_path):
+    _, run, _, _ = in_forms
+    started(run.path, FORMS)  # whatever study of that name was there last
+    assert "tiny-forms.csv" in study.write_report(run, "tiny", tmp_path)
+    rows = list(csv.DictReader((tmp_path / "tiny-forms.csv").read_text().splitlines()))
+    assert len(rows) == 1 + 2 * 6
+    page = (tmp_path / "tiny.md").read_text()
+    assert "### PNS of each form, GCN, judged by deletion" in page
+    for row in rows:
+        assert f"{100 * float(row['pns']):.1f} ({float(row['kept']):.1f}; " in page
 
 
 class Broken(All):

@@ -52,7 +52,8 @@ def bench(
     folder, show = out or Path("runs") / study.name, not quiet and not as_json
     run, trials = start(study, folder, " ".join(["nseg", *sys.argv[1:]]))
     started = time.monotonic()
-    left = [key for key in trials if not run.done(key, study.measures, retry)]
+    measures = study.measures_of(trials)
+    left = [key for key in trials if not run.done(key, measures[key], retry)]
     if show:
         console().print(f"{study.title}: {len(trials)} trials, {len(trials) - len(left)} already done, run folder {folder}.")
     with pool, interruptible(resumable=True), progress_bar(run, left, show) as (advance, write_line):

@@ -20,6 +20,9 @@ from nseg.metrics import scores
 def stability(runs: Sequence[Sequence[Explanation]]) -> Tensor:
     """Mean Jaccard index of the hard edge masks over pairs of runs, for each instance, [B]; higher is steadier.
 
+    Reference: stability to randomness as in Kosan et al., *GNNX-Bench: Unravelling the Utility of Perturbation-based GNN
+    Explainers through In-depth Benchmarking*, ICLR 2024.
+
     Args:
         runs: explanations of the same instances, e.g. by several seeds.
     """
@@ -66,7 +69,11 @@ def _same_class(one: Explanation, other: Explanation) -> bool:
 def perturbed_stability(
     explainer: Explainer, data: Data, index: Any, noise: float = 0.01, times: int = 3, seed: int = 0
 ) -> Tensor:
-    """Stability under small Gaussian noise on the features, for each instance, [B]; NaN where the class changes."""
+    """Stability under small Gaussian noise on the features, for each instance, [B]; NaN where the class changes.
+
+    Reference: Agarwal et al., *Probing GNN Explainers: A Rigorous Theoretical and Empirical Analysis of GNN Explanation
+    Methods*, AISTATS 2022 (stability).
+    """
     if not isinstance(data, Data) or times < 1:
         raise InputError(
             "perturbed_stability needs one graph and times >= 1 (got graphs, or fewer). Call it once per graph."

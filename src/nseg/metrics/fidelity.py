@@ -147,7 +147,11 @@ class Evaluator(WorldEvaluator):
         return self._curve("threshold", [self.masks(t) for t in at], at, self._judged_by("hard", intervention))
 
     def sparsities(self, at: Sequence[float] = TENTHS, intervention: str | None = None) -> Curve:
-        """Fidelity of the highest elements of each mask, for each share of the reachable elements that is left out."""
+        """Fidelity of the highest elements of each mask, for each share of the reachable elements that is left out.
+
+        So that explanations of different size can be compared. Reference: fidelity by sparsity as in Yuan et al.,
+        *Explainability in Graph Neural Networks: A Taxonomic Survey*, IEEE TPAMI 2023; the area is ours.
+        """
         ranked = []
         for reached, masks in zip(self.reached, self.masks("soft"), strict=True):
             counts = {EDGES: reached}
@@ -162,12 +166,21 @@ class Evaluator(WorldEvaluator):
     def robust_fidelity(
         self, alpha1: float = 0.1, alpha2: float = 0.9, samples: int = 20, masks: MaskKind = "hard", seed: int = 0
     ) -> dict[str, float]:
-        r"""Fid+ and Fid- of worlds near the data: explanation edges go with probability alpha1, others with alpha2.
+        r"""Fid+ and Fid- of worlds near the data: some edges of the explanation go, or some of the others.
 
         .. math:: F_+ = 1[\hat y = y] - \mathbb{E}\,1[\hat y^{E \setminus r_1(S)} = y],\quad
-                  F_- = 1[\hat y = y] - \mathbb{E}\,1[\hat y^{E \setminus r_2(E \setminus S)} = y]
+                  F_- = 1[\hat y = y] - \mathbb{E}\,1[\hat y^{S \cup r_2(E \setminus S)} = y]
 
-        Zheng et al., *Towards Robust Fidelity for Evaluating Explainability of Graph Neural Networks*, ICLR 2024.
+        with :math:`r_1` and :math:`r_2` each edge with probability alpha1 and alpha2. As usual if these are 1 and 0.
+
+        Reference: Zheng et al., *Towards Robust Fidelity for Evaluating Explainability of Graph Neural Networks*, ICLR
+        2024, with its probabilities.
+
+        Args:
+            alpha1: probability that an edge of the explanation goes, for Fid+.
+            alpha2: probability that another edge stays, for Fid-.
+            samples: worlds of each.
+            masks, seed: which masks, cut at 0.5, and the seed of the worlds.
         """
         if not (0 <= alpha1 <= 1 and 0 <= alpha2 <= 1 and samples >= 1):
             raise InputError(
@@ -178,7 +191,7 @@ class Evaluator(WorldEvaluator):
             u = uniform(keys, 2 * samples, (seed,), mask.dtype).T  # [2 S, m]
             inside = mask > 0.5
             without = torch.where(inside, (u[:samples] >= alpha1).to(mask.dtype), torch.ones_like(u[:samples]))
-            alone = torch.where(inside, torch.ones_like(u[samples:]), (u[samples:] >= alpha2).to(mask.dtype))
+            alone = torch.where(inside, torch.ones_like(u[samples:]), (u[samples:] < alpha2).to(mask.dtype))
             return torch.cat([without, alone])
 
         output = self.custom_worlds(self.masks(masks), worlds)

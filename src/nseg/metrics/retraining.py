@@ -40,6 +40,7 @@ def f_fidelity(
     they are no longer unusual, so a change of the class speaks about the explanation. The caller's network is not changed.
 
     Reference: Zheng et al., *F-Fidelity: A Robust Framework for Faithfulness Evaluation of Explainable AI*, ICLR 2025.
+    Deviation: the shares of edges that go are those of robust fidelity, without the paper's limit by the thinned share.
 
     Args:
         explainer, data, explanations: as for :class:`nseg.metrics.Evaluator`.
@@ -118,7 +119,9 @@ def retraining_drop(
     If what was left out carried the class, no network can learn it any more; if the rest carries it too, accuracy stays.
     Higher is better for small shares. The first training, on whole graphs, is what others are compared with.
 
-    Reference: Amara et al., *GInX-Eval: Towards In-Distribution Evaluation of Graph Neural Network Explanations*, 2023.
+    Reference: Amara, El-Assady and Ying, *GInX-Eval: Towards In-Distribution Evaluation of Graph Neural Network
+    Explanations*, NeurIPS 2023 workshop XAI in Action. Deviation: networks are trained anew; the paper fine-tunes the given
+    one.
 
     Args:
         graphs: labelled graphs, with ``y``.

@@ -33,6 +33,9 @@ def charact(plus: Tensor, minus: Tensor) -> Tensor:
 
     Says nothing of size: the whole graph can score high. Read it beside the sparsity.
 
+    Reference: Amara et al., *GraphFramEx: Towards Systematic Evaluation of Explainability Methods for Graph Neural
+    Networks*, LoG 2022, with equal weights.
+
     >>> charact(torch.tensor([0.5, 0.0]), torch.tensor([0.0, 1.0]))
     tensor([0.6667, 0.0000])
     """
@@ -64,6 +67,8 @@ def unfaithfulness(probabilities: Tensor, factual: Tensor) -> Tensor:
 
     Takes probabilities of all classes, of both for a binary model; PyG's takes a softmax over one column there, which is
     always 1, and so always gives 0.
+
+    Reference: Agarwal et al., *Evaluating Explainability for Graph Neural Networks*, Scientific Data 2023.
 
     Args:
         probabilities: of the classes, [B, C].

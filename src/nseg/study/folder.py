@@ -147,13 +147,13 @@ def run_trials(
     Yields:
         the records that this process writes, in the order in which trials finish.
     """
-    backend, finished_here = backend or Local(), set[str]()
+    backend, finished_here, measures = backend or Local(), set[str](), study.measures_of(trials)
 
     def done(key: str) -> bool:
-        return folder.done(key, study.measures, retry and key not in finished_here)
+        return folder.done(key, measures[key], retry and key not in finished_here)
 
     while left := {key: trial for key, trial in trials.items() if not done(key)}:
-        before, jobs = len(finished_here), _LockedJobs(folder, left, study.measures, done)
+        before, jobs = len(finished_here), _LockedJobs(folder, left, measures, done)
         with closing(jobs), closing(backend.map(run_trial, jobs)) as results:
             for number, result in results:
                 if result is not None:
@@ -174,7 +174,11 @@ class _LockedJobs(Sequence[TrialJob | None]):
     """
 
     def __init__(
-        self, folder: StudyFolder, trials: dict[str, Trial], measures: tuple[str, ...], done: Callable[[str], bool]
+        self,
+        folder: StudyFolder,
+        trials: dict[str, Trial],
+        measures: dict[str, tuple[str, ...]],
+        done: Callable[[str], bool],
     ) -> None:
         self.folder, self.trials, self.measures, self.done = folder, trials, measures, done
         self.keys = list(trials)
@@ -189,7 +193,7 @@ class _LockedJobs(Sequence[TrialJob | None]):
             return None
         record, path = self.folder.record(key), self.folder.path / "explanations" / f"{key}.parquet"
         stored = path.read_bytes() if record is not None and path.is_file() else None
-        return TrialJob(self.trials[key], key, self.measures, record if stored is not None else None, stored)
+        return TrialJob(self.trials[key], key, self.measures[key], record if stored is not None else None, stored)
 
     def _lock(self, key: str) -> bool:
         """Try to lock a trial that is not done; returns whether it succeeded."""

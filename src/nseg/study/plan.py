@@ -20,12 +20,14 @@ else:
     import tomli as tomllib
 
 SHIPPED_STUDIES = files("nseg.study") / "studies"
-MEASURES = ("fidelity", "accuracy", "thresholds")
+MEASURES = ("fidelity", "accuracy", "thresholds", "forms")
 FIGURE_KINDS = ("thresholds", "setting", "split", "cost")
 MASK_KINDS = ("soft", "hard", "cut", "removed")
 SCORES = ("fid_plus", "fid_minus", "charact", "sparsity", "pns")
 OTHER_SCORES = ("recall_at_k", "roc_auc", "kept", "removed.holds")
 COLUMNS = (*(f"{kind}.{score}" for kind in MASK_KINDS for score in SCORES), *OTHER_SCORES, "seconds")
+AS_IN_THE_PAPER: dict[str, Any] = {"intervention": "mask", "undirected": False, "tolerance": 0.05}
+"""Settings of NSEG in studies that do not say otherwise."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,8 @@ class Study:
         networks: ``"ours"`` for the weights that ship with the package; ``"authors"`` for the paper's own three GCNs, and
             the shipped weights elsewhere.
         every: explain every n-th of the paper's instances; one number, or a number per dataset (1 if missing).
-        measures: what to compute: ``fidelity``, ``accuracy``, ``thresholds``.
+        measures: what to compute: ``fidelity``, ``accuracy``, ``thresholds``; ``forms``, of edges also each method with
+            NSEG's hardening and at NSEG's size, for its first seed and about 50 instances.
         columns: columns of the tables.
         grid: grid of settings for all methods.
         figure: kind of figure to draw; none if empty.
@@ -168,6 +171,17 @@ class Study:
                         )
                     )
         return found
+
+    def measures_of(self, trials: dict[str, Trial]) -> dict[str, tuple[str, ...]]:
+        """What to compute for each of some trials, by key: forms for the first seed only."""
+        first: dict[tuple[str, str, str], int] = {}
+        for trial in trials.values():
+            first.setdefault((trial.dataset, trial.architecture, trial.label), trial.seed)
+        others = tuple(name for name in self.measures if name != "forms")
+        return {
+            key: self.measures if first[trial.dataset, trial.architecture, trial.label] == trial.seed else others
+            for key, trial in trials.items()
+        }
 
     def network(self, dataset: str, architecture: str) -> str:
         """Whose weights are explained: ``"ours"`` or ``"authors"``."""

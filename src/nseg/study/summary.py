@@ -22,6 +22,12 @@ from nseg.study.plan import Trial
 RESAMPLES = 2000  # of the bootstrap
 CONFIDENCE = 0.95
 LOWER_IS_BETTER = ("fid_minus", "seconds")
+FORM_COLUMNS = (
+    *("form", "judged", "instances", "pns", "fid_plus", "fid_minus", "charact"),
+    *("sparsity", "precision", "f1", "kept", "cpu_ms"),
+)
+"""Columns of the table of forms; a record, which is JSON, has them in the order of the alphabet."""
+
 NOT_RANKED = ("sparsity", "kept", "seconds")
 """Columns without a best method: the empty explanation would always be the smallest and fastest."""
 
@@ -177,6 +183,18 @@ def cost(folder: StudyFolder, name: str) -> list[dict[str, Any]]:
         total = {what: sum(record[f"{what}_seconds"] for record in records) for what in ("wall", "cpu", "measure")}
         explained = sum(record["instances"] for record in records)
         rows.append({"method": label, "trials": len(records), "explanations": explained, **total})
+    return rows
+
+
+def form_rows(folder: StudyFolder, name: str) -> list[dict[str, Any]]:
+    """Each method as published, hardened and at NSEG's size: a row per dataset, method, form and intervention."""
+    _, trials = folder.study(name)
+    rows = []
+    for key, trial in trials.items():
+        head = {"dataset": trial.dataset, "architecture": trial.architecture, "label": trial.label}
+        rows += [
+            {**head, **{name: row[name] for name in FORM_COLUMNS}} for row in (folder.record(key) or {}).get("forms", [])
+        ]
     return rows
 
 

@@ -29,7 +29,8 @@ from nseg.metrics import Evaluator, accuracy, charact
 from nseg.runs.parquet import decode, encode
 from nseg.runs.stored import attach
 from nseg.storage.hashing import digest, hash_file
-from nseg.study.plan import Trial
+from nseg.study.forms import Cost, measure_forms, spread
+from nseg.study.plan import AS_IN_THE_PAPER, Trial
 from nseg.study.task import ExplanationTask, load_task
 
 Record = dict[str, Any]
@@ -43,6 +44,7 @@ MASK_KINDS: dict[str, tuple[Any, str]] = {
 masks again with edges really deleted."""
 
 PACKAGE = Path(__file__).parents[1]
+MEASURING = tuple(PACKAGE / "study" / name for name in ("trial.py", "forms.py"))
 ROOMS_WITHOUT_EFFECT = (
     "study", "reports", "plot", "metrics",  # use finished explanations
     "backends", "storage", "store", "cli",  # run, store or start the search, but do not take part in it
@@ -67,14 +69,10 @@ def hash_source(purpose: str) -> str:
     sources = sorted(PACKAGE.rglob("*.py"))
     rooms = {path: Path(path.relative_to(PACKAGE).parts[0]).stem for path in sources}  # cli.py and cli/x.py are both "cli"
     if purpose == "measures":
-        chosen = [path for path in sources if rooms[path] == "metrics" or path == Path(__file__)]
+        chosen = [path for path in sources if rooms[path] == "metrics" or path in MEASURING]
     else:
         chosen = [path for path in sources if rooms[path] not in ROOMS_WITHOUT_EFFECT]
     return digest({path.relative_to(PACKAGE).as_posix(): hash_file(path) for path in chosen})
-
-
-AS_IN_THE_PAPER = {"intervention": "mask", "undirected": False, "tolerance": 0.05}
-"""Settings of NSEG in studies that do not say otherwise."""
 
 
 def make_algorithm(trial: Trial) -> BatchedAlgorithm:
@@ -180,45 +178,81 @@ def _explain(trial: Trial) -> tuple[Record, bytes | None]:
     }
     if not index:
         return {**facts, "status": "skipped", "reason": "no instance is small enough for this method"}, None
-    explainer = task.explainer(algorithm, trial.masks)
+    explainer, scoring = task.explainer(algorithm, trial.masks), _time_ranking(algorithm)
     wall, cpu = time.perf_counter(), time.process_time()
     if hasattr(algorithm, "fit"):
         algorithm.fit(explainer, task.graphs, index, progress=False)
-    fitted = time.perf_counter()
+    fitted, training = time.perf_counter(), time.process_time() - cpu
     found = explain_many(explainer, task.graphs, index, progress=False)
     facts |= {
         "fit_seconds": fitted - wall,
         "wall_seconds": time.perf_counter() - wall,
         "cpu_seconds": time.process_time() - cpu,
+        "ranking_seconds": training + sum(scoring),
     }
     return {**facts, "status": "done"}, encode(found)
+
+
+def _time_ranking(algorithm: BatchedAlgorithm) -> list[float]:
+    """Let a method note what its scores take; returns the list that the processor seconds will be in."""
+    solve, seconds = algorithm.solve, list[float]()
+
+    def timed(*given: Any) -> Any:
+        began = time.process_time()
+        found = solve(*given)
+        seconds.append(time.process_time() - began)
+        return found
+
+    algorithm.__dict__["solve"] = timed
+    return seconds
 
 
 # --- measures ----------------------------------------------------------------------------------------------------------
 
 
-def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, ...]) -> tuple[Record, bytes]:
-    """Measure stored explanations; returns fields of the record, and the scores of each instance as Parquet."""
+def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, ...]) -> tuple[Record, bytes | None]:
+    """Measure stored explanations; returns fields of the record, and the scores of each instance as Parquet.
+
+    What this code measured before is not measured again; the scores are None then.
+    """
     start, task = time.process_time(), load_task(trial.dataset, trial.architecture, trial.network)
     explainer = task.explainer(make_algorithm(trial), trial.masks)
     found = [attach(one, task.graphs) for one in decode(stored)]
-    scores, curves = instance_scores(task, explainer, found, trial.masks), {}
-    if "thresholds" in measures:
+    same = record.get("measured_by") == hash_source("measures")
+    known: set[str] = {*record["measures"]} if same else set()
+    facts: Record = {name: record[name] for name in ("means", "curves", "forms")} if known else {"curves": {}, "forms": []}
+    values = None
+    if not known:
+        scores = instance_scores(task, explainer, found, trial.masks)
+        facts["means"] = mean_scores(scores) | {"seconds": record["wall_seconds"] / len(found)}
+        values = _as_parquet({"output_id": [int(one.output_id) for one in found]}, scores)
+    if "thresholds" in measures and "thresholds" not in known:
         curve = Evaluator(explainer, task.graphs, found).thresholds(intervention="mask")
-        curves["thresholds"] = {
-            k: [float(v) for v in getattr(curve, k)] for k in ("at", "fid_plus", "fid_minus", "charact", "sparsity")
-        }
-    table = pa.table({"output_id": [int(one.output_id) for one in found], **{k: v.numpy() for k, v in scores.items()}})
-    content = BytesIO()
-    pq.write_table(table, content)
-    facts = {
-        "means": mean_scores(scores) | {"seconds": record["wall_seconds"] / len(found)},
-        "curves": curves,
-        "measures": sorted(measures),
+        shown = ("at", "fid_plus", "fid_minus", "charact", "sparsity")
+        facts["curves"] = {"thresholds": {name: [float(v) for v in getattr(curve, name)] for name in shown}}
+    if "forms" in measures and "forms" not in known and trial.masks == "e":
+        facts["forms"] = _forms(trial, record, explainer, found)
+    facts |= {
+        "measures": sorted(known | {*measures}),
         "measured_by": hash_source("measures"),
-        "measure_seconds": time.process_time() - start,
+        "measure_seconds": time.process_time() - start + (record["measure_seconds"] if known else 0),
     }
-    return facts, content.getvalue()
+    return facts, values
+
+
+def _forms(trial: Trial, record: Record, explainer: Explainer, found: list[Explanation]) -> list[Record]:
+    """Scores of the method as published, hardened and at NSEG's size."""
+    each = 1000 / len(found)
+    ranking = record["ranking_seconds" if "ranking_seconds" in record else "cpu_seconds"]
+    cost = Cost(each * record["cpu_seconds"], each * ranking)
+    ours = explainer.algorithm.settings.intervention if trial.method == "nseg" and trial.preset == "default" else None
+    return measure_forms((trial.dataset, trial.architecture, trial.network), explainer, spread(found), cost, ours)
+
+
+def _as_parquet(first: dict[str, Any], scores: dict[str, Tensor]) -> bytes:
+    content = BytesIO()
+    pq.write_table(pa.table({**first, **{name: value.numpy() for name, value in scores.items()}}), content)
+    return content.getvalue()
 
 
 def instance_scores(task: ExplanationTask, explainer: Explainer, found: list[Explanation], masks: str) -> dict[str, Tensor]:

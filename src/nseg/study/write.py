@@ -25,6 +25,8 @@ def write_report(folder: StudyFolder, name: str, out: str | Path) -> list[str]:
     commit = facts.get("commit") or ""
     made_at = f" at commit {commit}" if commit else ""
     page = f"# {study.title}\n\nMade by `{facts['command']}`{made_at}, then `nseg report`. {tables.NOTES}\n\n"
+    forms = summary.form_rows(folder, name) if "forms" in study.measures else []
+    page += tables.forms_section(forms) if forms else ""
     page += tables.markdown([*(one for c in study.columns for one in tables.tables_of_column(scores, c)), *shown])
     texts = {
         f"{name}.md": page,
@@ -32,6 +34,8 @@ def write_report(folder: StudyFolder, name: str, out: str | Path) -> list[str]:
         f"{name}.tex": (f"% commit {commit}\n" if commit else "") + tables.latex(shown),
         f"{name}-cost.csv": tables.rows_as_csv(with_commit(cost, commit)),
     }
+    if forms:
+        texts[f"{name}-forms.csv"] = tables.rows_as_csv(with_commit(forms, commit))
     drawn: list[str] = []
     if study.figure and scores:
         make_rows, draw = figures.FIGURES[study.figure]
