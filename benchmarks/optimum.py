@@ -9,8 +9,8 @@ kind of element (whole bonds, or directed edges) and level of effort:
 
 - *gap*: of graphs with 6 to 15 bonds, PNS of the best of all subsets minus that found with tolerance 0 (mean and worst), and
   the share in which the default is further from the best than its tolerance;
-- *annealing*: of graphs with 17 to 60 bonds, share in which simulated annealing, given 16 times the worlds (*times*), finds a PNS
-  that is higher by more than .05, or fewer elements at a PNS that is as high;
+- *annealing*: of graphs with 17 to 60 bonds, share in which simulated annealing, given 16 times the worlds
+  (*times*), finds a PNS that is higher by more than .05, or fewer elements at a PNS that is as high;
 - *jaccard*: share of the kept elements that two seeds have in common, over three seeds, mean over the larger graphs;
 - *worlds*: forward passes of one graph that the search asks for, per larger graph; *slopes*: those with a gradient;
 - *search_s*, *annealing_s*: CPU seconds of search and annealing per larger graph.
