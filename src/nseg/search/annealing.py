@@ -95,13 +95,13 @@ class _Chains:
 
     @property
     def candidates(self) -> Candidates:
-        """The best subset of every size, and the best valid one."""
+        """The best subset of every size, and the best valid one; only those of the second kind are said to be valid."""
         known = self.valid.merit > -torch.inf
         return Candidates(
             self.parts,
             torch.cat([self.front.kept, self.valid.kept]),
             torch.cat([self.front.merit, self.valid.merit]),
-            torch.cat([self.front.merit == self.valid.merit.where(known, torch.nan), known]),
+            torch.cat([torch.zeros_like(known), known]),
         )
 
     def _ask(self, kept: Tensor, price: Tensor | float = 0.0) -> Tensor:
