@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
+from nseg.search.annealing import anneal
 from nseg.search.candidates import Candidates
 from nseg.search.connected import ConnectedSearch
 from nseg.search.copies import Copies
@@ -130,7 +131,7 @@ def _search(causal: CausalModel, parts: MaskParts, rankings: Masks, settings: Ba
     found = SubsetSearch(causal, parts, settings).prefixes(parts.flatten(rankings))
     if not settings.rounds or time_is_up("moves"):
         return pick(found.kept, found.choice(settings.tolerance), parts)
-    free = _best_of_rankings(causal, parts, rankings, replace(settings, connected=False, kicks=0))
+    free = _best_of_rankings(causal, parts, rankings, replace(settings, connected=False, kicks=0, anneal=0))
     return ConnectedSearch(causal, parts, settings).best(found.kept, free)
 
 
@@ -192,7 +193,8 @@ def _best_of_rankings(causal: CausalModel, parts: MaskParts, rankings: Masks, se
     found = search.prefixes(parts.flatten(rankings))
     if not _makes_moves(settings) or time_is_up("moves"):
         return pick(found.kept, found.choice(settings.tolerance), parts)
-    found = search.restart(search.climb(found))
+    found = search.climb(found)
+    found = search.anneal(found.kept, search.restart(found))
     kept, which = search.choose(found), search.stuck(found)
     for _ in range(REVISIONS if settings.kicks else 0):
         found, kept, which = search.revise(found, kept, which)
@@ -271,6 +273,20 @@ class SubsetSearch:
             far = found.merit.amax(0) < self.ceiling - CLOSE * self.settings.tolerance
             stuck = (few & self._is_stuck(found) & far & (met < TIMES_MET)).nonzero().flatten()
         return found
+
+    def anneal(self, known: Tensor, found: Candidates) -> Candidates:
+        """Add what annealing makes of known subsets [P, n], for instances that are stuck below 1, if asked for.
+
+        The known subsets must not depend on the tolerance.
+        """
+        stuck = self.stuck(found)
+        stuck = stuck[self.parts.count[stuck] <= MANY_ELEMENTS]
+        if not (self.settings.anneal and stuck.numel()) or time_is_up("annealing"):
+            return found
+        small, members = self._select(stuck)
+        more = anneal(small.causal, small.parts, self.settings, known[:, members])
+        found = found + self._spread(more, stuck, members, found)
+        return found.first_and_best(SHRUNK, self.settings.tolerance)
 
     def choose(self, found: Candidates) -> Tensor:
         """The smallest subset within ``tolerance`` of the best that dropping elements of candidates leads to, [n]."""

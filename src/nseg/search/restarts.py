@@ -40,7 +40,7 @@ def restart_subsets(parts: MaskParts, best: Tensor, kicks: int, batch: int) -> t
     """
     local = parts.tied and parts.instances.outputs is not Role.GRAPH
     number = kicks * (KICKS_OF_TIED if local else 1)
-    around = best ^ (_draws(parts, 0, range(batch * number, (batch + 1) * number)) < KICK_SHARE)
+    around = best ^ (draw_all(parts, 0, range(batch * number, (batch + 1) * number)) < KICK_SHARE)
     starts = torch.cat([common_subsets(parts, batch), around])
     who = _first_of_equals(starts, parts) & (parts.count <= MANY_ELEMENTS)
     who[0] = True
@@ -56,11 +56,11 @@ def common_subsets(parts: MaskParts, batch: int = 0) -> Tensor:
     if batch == 0:
         near = [_near(parts, hops) for hops in range(NEAR_HOPS)] if parts.instances.outputs is not Role.GRAPH else []
         return torch.stack([everything, *near]) | (parts.count > MANY_ELEMENTS)[parts.owner]
-    halves = _draws(parts, 1, range((batch - 1) * HALVES, batch * HALVES)) < 0.5
+    halves = draw_all(parts, 1, range((batch - 1) * HALVES, batch * HALVES)) < 0.5
     return torch.cat([~everything.unsqueeze(0), halves]) if batch == 1 else halves
 
 
-def _draws(parts: MaskParts, seed: int, numbers: range) -> Tensor:
+def draw_all(parts: MaskParts, seed: int, numbers: range) -> Tensor:
     """Uniform numbers of some draws, [P, n]."""
     noise = mask_noise(parts, seed, torch.double)
     return torch.stack([parts.flatten(Masks({name: one.draw(k) for name, one in noise.items()})) for k in numbers])

@@ -41,7 +41,7 @@ INTERVENTIONS = ("mask", "remove", "both")
 EFFORTS: dict[str, dict[str, Any]] = {
     "fast": {"rounds": 2, "kicks": 0},
     "balanced": {},
-    "thorough": {"rounds": 20, "kicks": 16, "starts": (1.0, -1.0, 3.0), "exact": 15},
+    "thorough": {"rounds": 20, "kicks": 16, "starts": (1.0, -1.0, 3.0), "exact": 15, "anneal": 300},
 }
 """Settings that differ from the defaults at each level of effort."""
 
@@ -178,6 +178,8 @@ class BaseSettings:
             bound is further from 1 than the tolerance; and if not 0, also from all elements and others. They are made two
             at a time, until the bound is within twice the tolerance of what the highest and the lowest probability met
             so far would give together, or the best one was met four times.
+        anneal: for ``"prefix"``, steps of simulated annealing, and as many from the best subset of each size then known, for
+            instances of at most 128 elements whose bound is further from 1 than the tolerance; 0 makes none.
         exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer; where moves are
             stuck, of up to 3 more.
         connected: for ``"prefix"``, only explanations whose edges are connected: with the explained node or link, or of a
@@ -201,6 +203,7 @@ class BaseSettings:
     tolerance: float = number_field(0.05)
     rounds: int = integer_field(0)
     kicks: int = integer_field(0)
+    anneal: int = integer_field(0)
     exact: int = integer_field(0, most=MOST_ELEMENTS, why=TOO_MANY_SUBSETS)
     connected: bool = flag_field(False)
     alternatives: int = integer_field(0, most=MOST_ALTERNATIVES)
@@ -285,7 +288,7 @@ class Settings(BaseSettings):
     Args:
         objective: what is maximised: ``"pns"`` (Eq. 18), ``"pn"`` or ``"ps"`` (appendix C).
         effort: how much time to spend on better explanations: ``"fast"``, ``"balanced"`` or ``"thorough"``. It chooses
-            ``rounds``, ``kicks``, ``starts`` and ``exact``, unless these are given.
+            ``rounds``, ``kicks``, ``starts``, ``exact`` and ``anneal``, unless these are given.
         surrogate: how it is climbed: ``"log"``, logarithms, whose gradient survives for confident models; ``"gap"``,
             probabilities as in the paper; ``"ratio"``, the ratios of Prop. 3 (for ``"pn"`` and ``"ps"``).
         steps: maximum number of steps of Adam.
