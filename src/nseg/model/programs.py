@@ -52,9 +52,6 @@ GRAPHS, EDGES = f"{INDEX}graphs", f"{INDEX}edges"
 RECORD_AFTER = 12
 """Passes that the model itself runs before one is recorded: a recording takes about as long as ten passes."""
 
-REUSE_AFTER = 2
-"""The same where an earlier call has recorded one, which is only verified again."""
-
 SIZES = ((2, 2), (3, 3))
 """Instances and worlds of the two recorded passes."""
 
@@ -76,8 +73,7 @@ class Programs:
         key = weighed, masked
         if key not in self._found:
             self._asked[key] = self._asked.get(key, 0) + 1
-            known = any(one[:2] == key for one in _kept.get(runner.model, {}))
-            if self._asked[key] <= (REUSE_AFTER if known else RECORD_AFTER):
+            if self._asked[key] <= RECORD_AFTER:  # an earlier recording, too, so that all calls agree to the last bit
                 return None
             try:
                 self._found[key] = _kept_program(runner, weighed, masked) or record(runner, weighed, masked)
