@@ -2,14 +2,12 @@
 
     NSEG_DATA=... python benchmarks/train_all.py [--only ba-shapes/gcn ...] [--seeds 5]
     NSEG_DATA=... python benchmarks/train_all.py --only     # train nothing, write the table
-    NSEG_DATA=... python benchmarks/train_all.py --only esol/gin --seeds 3 --keep    # more seeds, the same network ships
 
 One split into 80 % training, 10 % validation and 10 % test data, the same for all seeds; a seed decides the initial weights,
 dropout and the order of batches. The seed with the best validation score ships, the lowest of equals; test accuracies are
-only written down. A seed whose network already ships is not trained again: its weights stay as they are. With ``--keep``
-the network that ships stays, and the table says so where another seed has a better validation score. The networks named
-ba-2motif-shortcut, which find the class of BA2Motif without the motif, are examples of models that are right for the wrong
-reason.
+only written down. A seed whose network already ships is not trained again: its weights stay as they are. The networks
+named ba-2motif-shortcut, which find the class of BA2Motif without the motif, are examples of models that are right for the
+wrong reason.
 """
 
 from __future__ import annotations
@@ -46,8 +44,8 @@ TEXT = """# Accuracy of the networks that ship with the package
 Made by `python benchmarks/train_all.py`; every seed is in seeds.csv, settings are in manifest.json, both beside the weights.
 Written at commit {commit}: the shipped networks were asked about the motif again, and none was trained.
 One split into 80 % training, 10 % validation and 10 % test data is the same for all seeds; a seed decides the initial
-weights, dropout and the order of batches. The seed with the best validation accuracy ships, the lowest of equals. The test
-data chose nothing: not the seed, and not the epoch.{kept}
+weights, dropout and the order of batches. The seed with the best validation score ships, the lowest of equals. The test
+data chose nothing: not the seed, and not the epoch.
 
 | dataset | network | seeds | test, mean ± deviation | seed that ships | its validation | its test | all | paper |
 |---|---|--:|--:|--:|--:|--:|--:|--:|
@@ -96,12 +94,11 @@ def train_seed(key: str, seed: int) -> tuple[dict[str, Any], Trained | None]:
     return row, trained
 
 
-def train_seeds(key: str, number: int, keep: bool = False) -> None:
-    """Train all seeds of a network, and ship the one with the best validation score, or keep the one that ships."""
+def train_seeds(key: str, number: int) -> None:
+    """Train all seeds of a network, and ship the one with the best validation score."""
     name, architecture = key.split("/")
     found = [train_seed(key, seed) for seed in range(number)]
-    ships = [one for one in found if one[1] is None]
-    chosen, trained = ships[0] if keep and ships else max(found, key=lambda one: _goodness(one[0]))  # the first of equals
+    chosen, trained = max(found, key=lambda one: _goodness(one[0]))  # the first of equals
     if trained is not None:
         ship(key, trained)
     rows = [row | {"ships": "yes" if row is chosen else ""} for row, _ in found]
@@ -115,18 +112,6 @@ def train_seeds(key: str, number: int, keep: bool = False) -> None:
 def _goodness(row: Mapping[str, Any]) -> float:
     """The validation score of a seed, higher is better."""
     return float(row["val"]) * (-1 if row["network"] in REGRESSIONS else 1)
-
-
-def kept_seeds() -> str:
-    """Networks that ship although another of their seeds has a better validation score."""
-    told = []
-    for key in json.loads(MANIFEST.read_text()):
-        rows = _rows(*key.split("/"))
-        best, ships = max(rows, key=_goodness, default=None), [row for row in rows if row["ships"]]
-        if best is not None and _goodness(best) > _goodness(ships[0]):
-            told.append(f"{key} (seed {ships[0]['seed']} ships, seed {best['seed']} is better: {best['val']})")
-    why = "because they were trained first, and results rest on them"
-    return f"\nKept although another seed validates better, {why}: {', '.join(told)}." if told else ""
 
 
 def ship(key: str, trained: Trained) -> None:
@@ -164,7 +149,7 @@ def write_table() -> None:
         "\n".join(line for name in names for line in lines(name))
         for names, lines in ((NAMES, _score_lines), (("ba-2motif", SHORTCUT), _motif_lines), (REGRESSIONS, _score_lines))
     )
-    PAGE.write_text(TEXT.format(accuracy=accuracy, motif=motif, errors=errors, commit=code_commit(), kept=kept_seeds()))
+    PAGE.write_text(TEXT.format(accuracy=accuracy, motif=motif, errors=errors, commit=code_commit()))
 
 
 def _rows(name: str, architecture: str) -> list[dict[str, str]]:
@@ -210,11 +195,10 @@ def main() -> None:
     every = [f"{d}/{a}" for d in (*NAMES, *REGRESSIONS, SHORTCUT) for a in ARCHITECTURES]
     parser.add_argument("--only", nargs="*", default=every, choices=every)
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--keep", action="store_true", help="note more seeds, but keep the networks that ship")
     args = parser.parse_args()
     torch.set_num_threads(1)
     for key in args.only:
-        train_seeds(key, args.seeds, args.keep)
+        train_seeds(key, args.seeds)
     write_table()
 
 

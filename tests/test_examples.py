@@ -82,7 +82,7 @@ def test_scenes_prints_and_draws_explanations(tmp_path: Path, capsys: pytest.Cap
 def test_solubility_prints_and_draws_explanations(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = run_example("solubility", 6, tmp_path / "new", capsys)
     assert re.search(
-        r"With only \d+ of 27 bonds and all other bonds deleted, the prediction stays within 0.5 of -2.986 \(noise 0.75",
+        r"With only \d+ of 27 bonds and all other bonds deleted, the prediction stays within 0.5 of -3.344 \(noise 0.76",
         text,
     )
     alone, without, _ = percentages(text.split("Over 6 molecules")[1])
