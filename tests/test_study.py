@@ -85,6 +85,12 @@ def test_shipped_studies_expand_into_trials(name):
     assert plan.study_from_plain_data(json.loads(json.dumps(asdict(found)))).trials() == trials
 
 
+def test_every_table_of_results_also_judges_hard_masks_by_deletion():
+    for name in {*study.names()} - {"smoke"}:
+        assert any(column.endswith("removed.pns") for column in study.find(name).columns), name
+    assert list(trial.MASK_KINDS) == list(plan.MASK_KINDS)
+
+
 def test_main_tables_hold_every_method_on_every_dataset_with_five_seeds():
     for architecture in ("gcn", "gin"):
         trials = study.find(f"fidelity-{architecture}").trials()
@@ -208,14 +214,16 @@ def test_measures_of_stored_explanations_equal_those_of_fresh_ones(done):
         explain = here.explainer(trial.make_algorithm(one), one.masks)
         found = explain_many(explain, here.graphs, here.instances(one.every))
         judge, means = metrics.Evaluator(explain, here.graphs, found), run.record(key)["means"]
-        for kind in ("soft", "hard", "removed"):
-            fidelity = judge.fidelity("hard", "remove") if kind == "removed" else judge.fidelity(kind)
+        kinds = {"soft": ("soft",), "hard": ("hard",), "removed": ("hard", "remove"), "cut_removed": (0.5, "remove")}
+        for kind, judged in kinds.items():
+            fidelity = judge.fidelity(*judged)
             for name in ("fid_plus", "fid_minus", "charact", "sparsity", "pns"):
                 assert means[f"{kind}.{name}"] == pytest.approx(getattr(fidelity, name), abs=1e-6)
         recall = metrics.accuracy(here.bench, found).recall_at_k
         assert means["recall_at_k"] == pytest.approx(float(recall.nanmean()), abs=1e-6)
-        curve = judge.thresholds()
-        assert run.record(key)["curves"]["thresholds"]["charact"] == pytest.approx(curve.charact.tolist(), abs=1e-6)
+        curves = run.record(key)["curves"]["thresholds"]
+        for name, intervention in (("charact", "mask"), ("removed_charact", "remove")):
+            assert curves[name] == pytest.approx(judge.thresholds(intervention=intervention).charact.tolist(), abs=1e-6)
 
 
 def test_what_was_measured_by_other_code_is_measured_again_without_explaining(tmp_path, monkeypatch):
@@ -504,9 +512,9 @@ def test_the_threshold_figure_shows_the_mean_curve(done, tmp_path):
     _, run, trials, _ = done
     rows = figures.threshold_rows(run, "tiny")
     assert len(rows) == 4 * 9
-    curves = [run.record(k)["curves"]["thresholds"]["charact"] for k, t in trials.items() if t.label == "random"]
-    ours = [row["charact"] for row in rows if row["method"] == "random"]
-    assert ours == pytest.approx(100 * np.mean(curves, 0))
+    for name in ("charact", "removed_charact"):
+        curves = [run.record(k)["curves"]["thresholds"][name] for k, t in trials.items() if t.label == "random"]
+        assert [row[name] for row in rows if row["method"] == "random"] == pytest.approx(100 * np.mean(curves, 0))
     assert len(figures.save_figure(figures.draw_thresholds(rows), "x", tmp_path)) == 3
 
 

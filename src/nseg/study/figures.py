@@ -28,13 +28,23 @@ COLOURS = (
 DPI, PALETTE = 140, 64  # of PNG files: readable, and below 250 KB
 MARKERS = "osD^vPX*<>hd"
 OURS = "NSEG"  # always named in figures of cost
+THRESHOLD_SCORES = {
+    "fid_plus": "Fid+ (%), higher is better",
+    "fid_minus": "Fid- (%), lower",
+    "charact": "charact (%), higher",
+    "removed_charact": "charact by deletion (%)",
+    "sparsity": "sparsity (%)",
+}
 
 
 # --- tables ------------------------------------------------------------------------------------------------------------
 
 
 def threshold_rows(folder: StudyFolder, name: str) -> Rows:
-    """Fidelity of masks cut at thresholds, mean over seeds: a row per dataset, method and threshold."""
+    """Fidelity of masks cut at thresholds, mean over seeds: a row per dataset, method and threshold.
+
+    Under masks, and as ``removed_...`` with edges deleted.
+    """
     _, trials = folder.study(name)
     groups: dict[tuple[str, str, float], Rows] = defaultdict(list)
     for key, trial in trials.items():
@@ -42,12 +52,18 @@ def threshold_rows(folder: StudyFolder, name: str) -> Rows:
         curve = (record or {}).get("curves", {}).get("thresholds")
         if curve:
             for place, at in enumerate(curve["at"]):
-                point = {k: 100 * curve[k][place] for k in ("fid_plus", "fid_minus", "charact", "sparsity")}
+                point = {k: 100 * values[place] for k, values in curve.items() if k != "at"}
                 groups[trial.dataset, trial.label, at].append(point)
+    names = dict.fromkeys(name for points in groups.values() for name in points[0])
     return [
-        {"dataset": d, "method": m, "threshold": t, **{k: sum(p[k] for p in points) / len(points) for k in points[0]}}
+        {"dataset": d, "method": m, "threshold": t, **{k: _mean_of(points, k) for k in names}}
         for (d, m, t), points in groups.items()
     ]
+
+
+def _mean_of(points: Rows, name: str) -> float | None:
+    """Mean of a score over points; None if it was not measured, as deletion is not for masks of nodes alone."""
+    return sum(point[name] for point in points) / len(points) if name in points[0] else None
 
 
 def setting_rows(folder: StudyFolder, name: str) -> Rows:
@@ -126,8 +142,8 @@ def _style_axes(ax: Any) -> None:
 
 
 def draw_thresholds(rows: Rows) -> Any:
-    """Fid+, Fid-, charact and sparsity (from top to bottom) against the threshold, a column per dataset."""
-    names, shown = _unique(rows, "dataset"), ("fid_plus", "fid_minus", "charact", "sparsity")
+    """Scores (:data:`THRESHOLD_SCORES`, from top to bottom) against the threshold, a column per dataset."""
+    names, shown = _unique(rows, "dataset"), {name: text for name, text in THRESHOLD_SCORES.items() if name in rows[0]}
     figure, axes = _subplots(len(shown), len(names))
     for column, dataset in enumerate(names):
         for row, score in enumerate(shown):
@@ -140,7 +156,7 @@ def draw_thresholds(rows: Rows) -> Any:
             _style_axes(ax)
         axes[0][column].set_title(dataset, fontsize=9)
         axes[-1][column].set_xlabel("threshold", fontsize=8)
-    for row, text in enumerate(("Fid+ (%), higher is better", "Fid- (%), lower", "charact (%), higher", "sparsity (%)")):
+    for row, text in enumerate(shown.values()):
         axes[row][0].set_ylabel(text, fontsize=8)
     _legend(figure, axes)
     return figure

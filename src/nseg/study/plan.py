@@ -22,7 +22,7 @@ else:
 SHIPPED_STUDIES = files("nseg.study") / "studies"
 MEASURES = ("fidelity", "accuracy", "thresholds", "forms")
 FIGURE_KINDS = ("thresholds", "setting", "split", "cost")
-MASK_KINDS = ("soft", "hard", "cut", "removed")
+MASK_KINDS = ("soft", "hard", "cut", "removed", "cut_removed")
 SCORES = ("fid_plus", "fid_minus", "charact", "sparsity", "pns")
 OTHER_SCORES = ("recall_at_k", "roc_auc", "kept", "removed.holds")
 COLUMNS = (*(f"{kind}.{score}" for kind in MASK_KINDS for score in SCORES), *OTHER_SCORES, "seconds")

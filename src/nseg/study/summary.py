@@ -221,11 +221,11 @@ COLUMN_TITLES = {
 def column_title(column: str) -> str:
     """Title of a column in tables.
 
-    >>> column_title("soft.fid_plus"), column_title("seconds")
-    ('soft Fid+', 's each')
+    >>> column_title("soft.fid_plus"), column_title("cut_removed.pns"), column_title("seconds")
+    ('soft Fid+', 'cut, removed PNS', 's each')
     """
     kind, dot, score = column.rpartition(".")
-    return f"{kind} {COLUMN_TITLES[score]}" if dot else COLUMN_TITLES[score]
+    return f"{kind.replace('_', ', ')} {COLUMN_TITLES[score]}" if dot else COLUMN_TITLES[score]
 
 
 def manifest(folder: StudyFolder, name: str) -> dict[str, Any]:

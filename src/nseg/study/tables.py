@@ -19,8 +19,9 @@ NOTES = (
     "Shares in percent: mean over seeds, ± standard deviation between seeds, [95 % bootstrap interval over instances]. "
     "Bold: the best, and every method whose interval overlaps it. Trivial methods compete; sparsity and time are not "
     "ranked, nor are methods that explain only some of the instances. Second line: the paper's number, and our difference "
-    "to it. soft: soft masks; hard: the method's own hard explanation; cut: soft masks cut at 0.5. Fidelity is by label; "
-    "masks weight messages, no edge is deleted. Never read charact without sparsity: the whole graph scores high."
+    "to it. soft: soft masks; hard: the method's own hard explanation; cut: soft masks cut at 0.5. Masks weight messages; "
+    "removed: the hard explanation (or the cut masks) with edges deleted. Fidelity is by label. Never read charact without "
+    "sparsity: the whole graph scores high."
 )
 
 

@@ -39,9 +39,10 @@ MASK_KINDS: dict[str, tuple[Any, str]] = {
     "hard": ("hard", "mask"),
     "cut": (0.5, "mask"),
     "removed": ("hard", "remove"),
+    "cut_removed": (0.5, "remove"),
 }
-"""Masks whose fidelity is measured, and how: soft masks, the method's own hard masks, soft masks cut at 0.5, and the hard
-masks again with edges really deleted."""
+"""Masks whose fidelity is measured, and how: soft masks, the method's own hard masks, soft masks cut at 0.5, and the last
+two again with edges really deleted."""
 
 PACKAGE = Path(__file__).parents[1]
 MEASURING = tuple(PACKAGE / "study" / name for name in ("trial.py", "forms.py"))
@@ -227,9 +228,7 @@ def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, .
         facts["means"] = mean_scores(scores) | {"seconds": record["wall_seconds"] / len(found)}
         values = _as_parquet({"output_id": [int(one.output_id) for one in found]}, scores)
     if "thresholds" in measures and "thresholds" not in known:
-        curve = Evaluator(explainer, task.graphs, found).thresholds(intervention="mask")
-        shown = ("at", "fid_plus", "fid_minus", "charact", "sparsity")
-        facts["curves"] = {"thresholds": {name: [float(v) for v in getattr(curve, name)] for name in shown}}
+        facts["curves"] = {"thresholds": threshold_curves(Evaluator(explainer, task.graphs, found), trial.masks)}
     if "forms" in measures and "forms" not in known and trial.masks == "e":
         facts["forms"] = _forms(trial, record, explainer, found)
     facts |= {
@@ -272,6 +271,16 @@ def instance_scores(task: ExplanationTask, explainer: Explainer, found: list[Exp
     truth = accuracy(task.bench, found, "node" if masks == "f" else "edge")
     scores |= {"recall_at_k": truth.recall_at_k, "roc_auc": truth.roc_auc}
     return {name: value.double() for name, value in scores.items()}
+
+
+def threshold_curves(evaluator: Evaluator, masks: str) -> dict[str, list[float]]:
+    """Fidelity of masks cut at each threshold, under masks and, if they have edges, with edges deleted (``removed_...``)."""
+    by_mask = evaluator.thresholds(intervention="mask")
+    found = {name: getattr(by_mask, name) for name in ("at", "fid_plus", "fid_minus", "charact", "sparsity")}
+    if masks != "f":
+        by_deletion = evaluator.thresholds(intervention="remove")
+        found |= {f"removed_{name}": getattr(by_deletion, name) for name in ("fid_plus", "fid_minus", "charact")}
+    return {name: [float(value) for value in values] for name, values in found.items()}
 
 
 def _hard_mask(one: Explanation) -> Tensor:
