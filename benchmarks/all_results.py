@@ -6,8 +6,8 @@
 
 Two processes at a time, each on one thread; jobs whose result is a time run alone, at the end. What is done at this commit
 of the code is not done again, so a run that was stopped goes on: studies and the race even within a job. Each job's output
-is in ``runs/results/JOB.log``, and what it took in ``results/made.csv``. At the end every results file is checked for its
-commit. Commit results as you like meanwhile, but no code.
+is in ``runs/results/JOB.log``, and what it took in ``results/made.csv``, from which the next run estimates what is left. At
+the end every results file is checked for its commit. Commit results as you like meanwhile, but no code.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ import argparse
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from csv_table import write_table
 
+from nseg.datasets.tu import data_folder
 from nseg.storage.commit import code_commit
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +136,29 @@ JOBS = (
 )
 
 
+DATA = ("authors", "Mutagenicity", "MSRC_21", "DBLP.npz", "esol.csv")
+"""What the folder NSEG_DATA must hold."""
+
+
+def missing(jobs: Iterable[Job]) -> list[str]:
+    """What some jobs need and this machine does not have, as sentences."""
+    folder, found = data_folder(), list[str]()
+    absent = [name for name in DATA if folder is None or not (folder / name).exists()]
+    if absent:
+        found.append(f"NSEG_DATA must be a folder with {', '.join(DATA)} (got {folder}, without {', '.join(absent)}).")
+    if any(job.name == "page" for job in jobs) and shutil.which("chromium") is None:
+        found.append("The job page needs Chromium (found none). Install it, or name the other jobs with --only.")
+    return found
+
+
+def earlier_rows() -> dict[str, dict[str, str]]:
+    """What each job took when it was last made, by name."""
+    path = RESULTS / "made.csv"
+    rows = list(csv.DictReader(path.read_text().splitlines())) if path.exists() else []
+    names = {job.name for job in JOBS}
+    return {row["job"]: row for row in rows if row["job"] in names}
+
+
 class Runner:
     """Runs jobs, at most two processes at a time, and notes what each took.
 
@@ -147,6 +173,7 @@ class Runner:
         known: dict[str, Any] = json.loads(self.state.read_text()) if self.state.exists() else {}
         self.done: dict[str, dict[str, Any]] = known["done"] if known.get("commit") == self.commit else {}
         self.running: dict[int, tuple[Job, subprocess.Popen[bytes], float]] = {}
+        self.earlier = earlier_rows()
 
     def run(self, jobs: Iterable[Job]) -> list[str]:
         """Run what is not done, in order; returns the names of jobs that failed."""
@@ -156,12 +183,22 @@ class Runner:
             while left or self.running:
                 if left and sum(job.cores for job, _, _ in self.running.values()) + left[0].cores <= 2:
                     self._start(left.pop(0))
-                elif (name := self._wait()) is not None:
+                    continue
+                print(f"about {self.minutes_left(left):.0f} minutes left", flush=True)
+                if (name := self._wait()) is not None:
                     failed.append(name)
         finally:
             for pid in self.running:
-                os.killpg(pid, signal.SIGTERM)
+                with suppress(ProcessLookupError):  # it has just ended
+                    os.killpg(pid, signal.SIGTERM)
         return failed
+
+    def minutes_left(self, jobs: Iterable[Job]) -> float:
+        """Estimated minutes until some jobs and those that run now are done, by what they took before, on two cores."""
+        now = time.monotonic()
+        work = [(job, 0.0) for job in jobs] + [(job, now - began) for job, _, began in self.running.values()]
+        took = {name: float(row["seconds"]) for name, row in self.earlier.items()}
+        return sum(job.cores / 2 * max(0.0, took.get(job.name, 0.0) - spent) for job, spent in work) / 60
 
     def words(self, command: Sequence[str]) -> list[str]:
         """A command as it is started."""
@@ -199,7 +236,8 @@ class Runner:
             return job.name
         self.done[job.name] = took
         self.state.write_text(json.dumps({"commit": self.commit, "done": self.done}, indent=1))
-        write_table(RESULTS / "made.csv", [{"job": name, **one} for name, one in self.done.items()])
+        made = {name: {"job": name, **one} for name, one in self.done.items()}
+        write_table(RESULTS / "made.csv", ({**self.earlier, **made}).values())
         return None
 
 
@@ -225,7 +263,11 @@ def main(words: Sequence[str] | None = None) -> None:
     if asked.list:
         print("\n".join(f"{job.name} {runner.done.get(job.name, '')}" for job in JOBS))
         return
-    failed = runner.run(job for job in JOBS if asked.only is None or job.name in asked.only)
+    jobs = [job for job in JOBS if asked.only is None or job.name in asked.only]
+    if wanting := missing(jobs):
+        sys.exit(" ".join(wanting))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended by SIGTERM."))  # so that running jobs are ended too
+    failed = runner.run(jobs)
     subprocess.run([sys.executable, str(ROOT / "docs" / "fill_tables.py")], check=True)
     stale = of_another_commit(runner.commit)
     print(f"Commit {runner.commit}. Of another commit: {', '.join(stale) or 'nothing'}.")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import json
+import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -41,6 +45,70 @@ def test_a_run_goes_on_where_it_was(runner, tmp_path: Path) -> None:
     state = tmp_path / "runs" / "state.json"
     state.write_text(json.dumps(json.loads(state.read_text()) | {"commit": "another"}))
     assert runner().done == {}
+
+
+def test_jobs_end_with_the_command(tmp_path: Path) -> None:
+    """SIGTERM ends the jobs, and what they started: here a process that holds a lock."""
+    lock = tmp_path / "lock"
+    program = f"""
+import sys
+from pathlib import Path
+sys.path.append({str(BENCHMARKS)!r})
+import all_results
+child = "import fcntl, time; file = open({str(lock)!r}, 'w'); fcntl.flock(file, fcntl.LOCK_EX); time.sleep(600)"
+all_results.JOBS = (all_results.Job("long", ((child,),)),)
+all_results.RUNS = Path({str(tmp_path)!r})
+all_results.Runner.words = lambda _, command: [sys.executable, "-c", command[0]]
+all_results.missing = lambda jobs: []
+all_results.main([])
+"""
+    command = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+    wait_until(lambda: lock.exists() and not is_free(lock))
+    command.terminate()
+    assert "Ended by SIGTERM." in command.communicate()[1]
+    assert command.returncode
+    wait_until(lambda: is_free(lock))
+
+
+def is_free(lock: Path) -> bool:
+    with lock.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+    return True
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_what_is_missing_is_said_before_any_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_results.Runner, "run", lambda *_: pytest.fail("a job was started"))
+    monkeypatch.setattr(all_results.shutil, "which", lambda _: None)
+    monkeypatch.delenv("NSEG_DATA", raising=False)
+    with pytest.raises(SystemExit, match=r"^NSEG_DATA must be a folder with .*esol.csv \(got None.*Chromium"):
+        all_results.main([])
+    for name in all_results.DATA:
+        (tmp_path / name).mkdir()
+    monkeypatch.setenv("NSEG_DATA", str(tmp_path))
+    assert all_results.missing([Job("rules", ())]) == []
+
+
+def test_what_is_left_is_estimated_from_what_jobs_took_before(runner, tmp_path: Path) -> None:
+    names = [job.name for job in all_results.JOBS[:2]]
+    rows = [f"{name},600,9,old" for name in names]
+    (tmp_path / "made.csv").write_text("job,seconds,cpu_seconds,commit\n" + "\n".join([*rows, "gone,7,7,old"]) + "\n")
+    one, two = (Job(name, (("pass",),), cores) for name, cores in zip(names, (1, 2), strict=True))
+    assert runner().minutes_left([one, two, Job("new", ())]) == 5 + 10
+    assert runner().run([one]) == []
+    first, second = (tmp_path / "made.csv").read_text().splitlines()[1:]  # what is no job any more is left out
+    assert first.startswith(f"{names[0]},")
+    assert not first.endswith(",old")
+    assert second == rows[1]
 
 
 def test_results_of_another_commit_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
