@@ -29,7 +29,7 @@ from nseg import (
     runs,
 )
 from nseg.cli import app
-from nseg.cli.demo import READING
+from nseg.cli.demo import READING, stride
 from nseg.runs.parquet import TENSORS
 
 USERS_MODEL = """
@@ -69,6 +69,13 @@ def test_demo_prints_a_readable_table_and_writes_a_page(tmp_path: Path) -> None:
     assert READING[:60] in " ".join(output.split())
     assert output.rstrip().endswith(f"open this page in a browser: {page}")
     assert "Why is a node part of a house?" in page.read_text()
+
+
+def test_the_demo_shows_different_places_of_a_house() -> None:
+    for number in range(1, 401):
+        places = range(0, 400, stride(400, number))[:number]
+        assert len(places) == number
+        assert len({place % 5 for place in places}) == min(number, 5)
 
 
 def test_it_runs_from_a_shell_and_says_what_is_wrong(tmp_path: Path) -> None:

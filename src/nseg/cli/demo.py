@@ -40,7 +40,7 @@ def demo(
     reports.writable(report)
     data, model = datasets.load("ba-shapes"), models.pretrained("ba-shapes", "gcn")
     explainer = make_explainer(model, data.model_config, "e", NSEG(seed=seed))
-    nodes = data.instances[:: len(data.instances) // instances][:instances]
+    nodes = data.instances[:: stride(len(data.instances), instances)][:instances]
     began = time.perf_counter()
     found = explain_many(explainer, data.graphs[0], nodes)
     seconds = time.perf_counter() - began
@@ -58,6 +58,19 @@ def demo(
     )
     reports.report({"NSEG": found}, report, data=data, explainer=explainer, title="Why is a node part of a house?")
     out.print(f"To see the explanations, open this page in a browser: {report}", soft_wrap=True)
+
+
+HOUSE = 5  # nodes of a house, one after the other: every fifth node is at the same place
+
+
+def stride(total: int, number: int) -> int:
+    """Distance at which ``number`` nodes are taken out of all: not a multiple of a house, so that places differ.
+
+    >>> stride(400, 10), stride(400, 7), stride(400, 400)
+    (39, 57, 1)
+    """
+    even = total // number
+    return even - 1 if even % HOUSE == 0 else even
 
 
 def predictions_table(data: Benchmark, explanations: list[Explanation]) -> Table:
