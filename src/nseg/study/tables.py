@@ -91,9 +91,9 @@ FORM_NOTES = (
     "instance. Rivals are hardened, and NSEG sets the size, under the intervention that the table is about, each direction "
     "of an edge by itself; as published, all but NSEG searched by deletion were cut under masks. About 50 instances of each "
     "dataset, evenly over all; methods that explain only some have fewer (the CSV file says how many). Cells: mean PNS in "
-    "percent (kept edges; processor milliseconds per instance, on one thread, with training). As published, and of NSEG, "
-    "these are of the whole call; hardened and at equal size, of ranking and search, without building and checking "
-    "explanations."
+    "percent (kept edges; processor milliseconds per instance, on one thread). Milliseconds are of the same parts for all: "
+    "training, scoring, and making a hard explanation of the scores, which at equal size takes no time. Cutting subgraphs, "
+    "numbers and checks, which every method needs, are left out."
 )
 FORM_TITLES = {"mask": "judged under masks", "remove": "judged by deletion"}
 

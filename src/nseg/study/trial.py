@@ -29,7 +29,7 @@ from nseg.metrics import Evaluator, accuracy, charact
 from nseg.runs.parquet import decode, encode
 from nseg.runs.stored import attach
 from nseg.storage.hashing import digest, hash_file
-from nseg.study.forms import Cost, measure_forms, spread
+from nseg.study.forms import measure_cost, measure_forms, spread
 from nseg.study.plan import AS_IN_THE_PAPER, Trial
 from nseg.study.task import ExplanationTask, load_task
 
@@ -179,33 +179,18 @@ def _explain(trial: Trial) -> tuple[Record, bytes | None]:
     }
     if not index:
         return {**facts, "status": "skipped", "reason": "no instance is small enough for this method"}, None
-    explainer, scoring = task.explainer(algorithm, trial.masks), _time_ranking(algorithm)
+    explainer = task.explainer(algorithm, trial.masks)
     wall, cpu = time.perf_counter(), time.process_time()
     if hasattr(algorithm, "fit"):
         algorithm.fit(explainer, task.graphs, index, progress=False)
-    fitted, training = time.perf_counter(), time.process_time() - cpu
+    fitted = time.perf_counter()
     found = explain_many(explainer, task.graphs, index, progress=False)
     facts |= {
         "fit_seconds": fitted - wall,
         "wall_seconds": time.perf_counter() - wall,
         "cpu_seconds": time.process_time() - cpu,
-        "ranking_seconds": training + sum(scoring),
     }
     return {**facts, "status": "done"}, encode(found)
-
-
-def _time_ranking(algorithm: BatchedAlgorithm) -> list[float]:
-    """Let a method note what its scores take; returns the list that the processor seconds will be in."""
-    solve, seconds = algorithm.solve, list[float]()
-
-    def timed(*given: Any) -> Any:
-        began = time.process_time()
-        found = solve(*given)
-        seconds.append(time.process_time() - began)
-        return found
-
-    algorithm.__dict__["solve"] = timed
-    return seconds
 
 
 # --- measures ----------------------------------------------------------------------------------------------------------
@@ -230,7 +215,7 @@ def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, .
     if "thresholds" in measures and "thresholds" not in known:
         facts["curves"] = {"thresholds": threshold_curves(Evaluator(explainer, task.graphs, found), trial.masks)}
     if "forms" in measures and "forms" not in known and trial.masks == "e":
-        facts["forms"] = _forms(trial, record, explainer, found)
+        facts["forms"] = _forms(trial, task, explainer, found)
     facts |= {
         "measures": sorted(known | {*measures}),
         "measured_by": hash_source("measures"),
@@ -239,11 +224,10 @@ def _measure(trial: Trial, record: Record, stored: bytes, measures: tuple[str, .
     return facts, values
 
 
-def _forms(trial: Trial, record: Record, explainer: Explainer, found: list[Explanation]) -> list[Record]:
+def _forms(trial: Trial, task: ExplanationTask, explainer: Explainer, found: list[Explanation]) -> list[Record]:
     """Scores of the method as published, hardened and at NSEG's size."""
-    each = 1000 / len(found)
-    ranking = record["ranking_seconds" if "ranking_seconds" in record else "cpu_seconds"]
-    cost = Cost(each * record["cpu_seconds"], each * ranking)
+    index = [int(one.output_id) for one in found]
+    cost = measure_cost(explainer, task.graphs, index, spread(index))
     ours = explainer.algorithm.settings.intervention if trial.method == "nseg" and trial.preset == "default" else None
     return measure_forms((trial.dataset, trial.architecture, trial.network), explainer, spread(found), cost, ours)
 
