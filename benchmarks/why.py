@@ -279,10 +279,9 @@ subgraph is at most 100 minus {bare}; {cf_gnnexplainer_fid_plus_c} is reached
 Fid+ and Recall@K of BA-Shapes, where ours are higher, and Fid- of Tree-Grid.
 
 **PGExplainer: partly explained.** The paper's Fid- ({half paper}) is close to that of a mask of 0.5 on every edge, {half},
-so its masks hardly left their start. Ours learn, but nothing useful on the trees: -log p is {empty_loss} with no edge,
-{half_loss} with 0.5 on every edge and {full_loss} with all edges, so that from samples around 0.5 the descent ends at the
-empty mask, a local minimum. Not explained: why the paper's ranking is better than ours on Tree-Cycles, and worse on
-BA-Shapes.
+so its masks hardly left their start. -log p is {empty_loss} with no edge, {half_loss} with 0.5 on every edge and
+{full_loss} with all edges, so that from samples around 0.5 the descent ends at the empty mask, a local minimum. Ours start
+near 1, with standardised embeddings and a price that grows during training. Not explained: the paper's ranking.
 
 **PGM-Explainer: explained.** The paper's Recall@K is over nodes. In GraphXAI's code, which the paper used, the variable of a
 node also holds whether its own prediction changed: {pgm_joined} with that (paper {pgm_joined paper}), {pgm_alone} without

@@ -33,6 +33,7 @@ from zoo import (
 from nseg import InputError, ModelError, SettingsError, explain_many
 from nseg.baselines.pgexplainer import AUTHORS, EdgeNetwork, PGExplainer, PGExplainerSettings, TrainingBatch, edge_inputs
 from nseg.baselines.pgm_explainer import PGMExplainer, chi_square, confidence
+from nseg.explain.many import open_causal_models
 from nseg.graphs.checks import check_inputs
 from nseg.graphs.inputs import ModelInputs
 from nseg.model.borrow import borrow
@@ -240,11 +241,13 @@ def test_pgexplainer_explains_graphs() -> None:
     assert explain_many(unlabelled, some[:1])[0].edge_mask.argmin() == int(some[0].x[1:].argmax())
 
 
-def test_the_loss_is_that_of_the_sampled_mask() -> None:
+@pytest.mark.parametrize("growing", [False, True])
+def test_the_loss_is_that_of_the_sampled_mask(growing: bool) -> None:
     """A network that says 0 of every edge samples m = sigmoid(logit(u) / tau); p = sigmoid(bias + sum of w m)."""
     weights = torch.tensor([8.0, 1.0, -2.0])
     x, edge_index = torch.tensor([[0.0], *weights.unsqueeze(1).tolist()]), torch.tensor([[1, 2, 3], [0, 0, 0]])
-    model, settings = Planted(-4.0), PGExplainerSettings(epochs=10, size=0.3, share=0.4, entropy=0.7, warm=5.0, cool=2.0)
+    prices = {"size": 0.3, "share": 0.4, "entropy": 0.7}
+    model, settings = Planted(-4.0), PGExplainerSettings(epochs=10, warm=5.0, cool=2.0, growing=growing, **prices)
     network = EdgeNetwork(3, 4, 0)
     nn.init.zeros_(network.last.weight)
     with borrow(model):
@@ -259,8 +262,34 @@ def test_the_loss_is_that_of_the_sampled_mask() -> None:
     m = torch.sigmoid(torch.logit(noise.draw(5)) / tau)
     m = m[causal.instances.edge_id.argsort()]
     entropy = -(m * m.log() + (1 - m) * (1 - m).log()).mean()
-    expected = -torch.sigmoid((weights * m).sum() - 4).log() + 0.3 * m.sum() + 0.4 * m.mean() + 0.7 * entropy
+    paid = 0.5 if growing else 1.0  # half-way
+    expected = -torch.sigmoid((weights * m).sum() - 4).log() + paid * (0.3 * m.sum() + 0.4 * m.mean() + 0.7 * entropy)
     assert float(found) == pytest.approx(float(expected), abs=1e-5)
+
+
+@pytest.mark.parametrize("undirected", [False, True])
+def test_all_edges_together_cost_the_share(undirected: bool) -> None:
+    """Whether the directions of an edge are one element or two."""
+    data = graph()
+    explain = explainer(seeded(NODE_MODELS["gcn"]), PGExplainer(undirected=undirected, standardise=False))
+    with open_causal_models(explain, data, [1, 2]) as models:
+        ((batch,),) = explain.algorithm._training_batches(models)
+        network = EdgeNetwork(batch.edges.size(1), 4, 0, start=50.0).requires_grad_(False)
+        nn.init.zeros_(network.last.weight)
+        free, paid = (batch.loss(network, PGExplainerSettings(share=share, growing=False), 0) for share in (0.0, 0.7))
+    torch.testing.assert_close(paid - free, torch.full((2,), 0.7))
+
+
+def test_the_scale_of_embeddings_does_not_matter() -> None:
+    edges = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+    edges[:, 2] = 5.0  # constant: no scale
+    found = []
+    for some in (edges, 100 * edges - 3):
+        network = EdgeNetwork(3, 8, 0).requires_grad_(False)
+        network.standardise([some[:10], some[10:]])
+        found.append(network(some))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-4, atol=1e-4)
+    assert found[0].std() > 0.1
 
 
 # --- PGExplainer: state ----------------------------------------------------------------------------------------------------
@@ -365,6 +394,7 @@ def test_the_papers_settings() -> None:
     assert [(s.size, s.share) for s in some] == [(0.01, 0.0), *[(0.0, 0.5)] * 5]  # the paper's price where masks survive it
     authors, *ours = [(s.entropy, s.lr, s.epochs, s.warm, s.cool, s.start, s.hidden) for s in some]
     assert authors == (1.0, 0.003, 30, 5.0, 2.0, 0.0, 64)
+    assert [(s.standardise, s.growing) for s in some] == [(False, False), *[(True, True)] * 5]
     assert set(ours) == {(0.0, 0.01, 100, 1.0, 1.0, 3.0, 64)}
     assert all(s.undirected and s.extract == "threshold" for s in some)
     assert PGExplainer.paper("tree-grid", seed=3).settings.seed == 3
