@@ -178,8 +178,8 @@ class EdgeNetwork(nn.Module):
             nn.init.xavier_uniform_(layer.weight, generator=rng)
             nn.init.zeros_(layer.bias)
         nn.init.constant_(self.last.bias, start)
-        self.register_buffer("mean", torch.zeros(width))
-        self.register_buffer("deviation", torch.ones(width))
+        self.register_buffer("mean", torch.zeros(width, device="cpu"))
+        self.register_buffer("deviation", torch.ones(width, device="cpu"))
 
     def standardise(self, some: Sequence[Tensor]) -> None:
         """Shift and scale inputs so that these, [E, D'] each, have mean 0 and deviation 1; constant ones are not scaled."""
