@@ -519,6 +519,7 @@ def test_a_molecule_has_bonds_that_go_and_come_back() -> None:
 @browser_needed
 def test_features_are_changed_and_a_session_is_saved_and_opened(running: Studio, tmp_path: Path) -> None:
     with opened(running.address, LARGE, DARK) as (page, other):
+        check_shown(page, GraphEdits())  # the first answer is there before anything is typed
         page.get_by_label("Node whose features are shown").select_option("0")
         value = page.get_by_label("value of feature 1", exact=True)
         value.fill("3.5")
