@@ -11,8 +11,9 @@ from torch_geometric.data import HeteroData
 from torch_geometric.datasets import DBLP
 
 from nseg.datasets.base import Benchmark
-from nseg.datasets.tu import cache_folder, data_folder
+from nseg.datasets.tu import data_folder
 from nseg.errors import InputError
+from nseg.storage.files import cache_folder
 
 FILE = "DBLP.npz"
 TYPES = ("author", "paper", "conference")
@@ -42,7 +43,7 @@ def dblp_public(root: Path | None = None) -> Benchmark:
     """PyG's own DBLP graph, larger and with terms; the networks that ship are not made for it.
 
     Args:
-        root: cache folder; :func:`nseg.datasets.tu.cache_folder` by default.
+        root: cache folder; :func:`nseg.storage.files.cache_folder` by default.
     """
     root = root or cache_folder()
     try:

@@ -13,6 +13,7 @@ from torch_geometric.datasets import TUDataset
 
 from nseg.datasets.base import Benchmark
 from nseg.errors import InputError
+from nseg.storage.files import cache_folder
 
 ATOMS = ("C", "O", "Cl", "H", "N", "F", "Br", "S", "P", "I", "Na", "K", "Li", "Ca")
 
@@ -33,17 +34,12 @@ def data_folder() -> Path | None:
     return Path(folder) if folder else None
 
 
-def cache_folder() -> Path:
-    """The folder for downloaded and processed datasets: NSEG_CACHE, else ~/.cache/nseg."""
-    return Path(os.environ.get("NSEG_CACHE") or Path.home() / ".cache" / "nseg")
-
-
 def tu_graphs(name: str, root: Path | None = None) -> list[Data]:
     """The graphs of a TU dataset, from the cache, NSEG_DATA or a download.
 
     Args:
         name: name in the TU collection.
-        root: cache folder; :func:`cache_folder` by default.
+        root: cache folder; :func:`nseg.storage.files.cache_folder` by default.
     """
     root = root or cache_folder()
     raw, source = root / name / "raw", data_folder()

@@ -159,8 +159,7 @@ class Certifier:
 
     def _evaluate(self, kept: Tensor) -> tuple[Tensor, Tensor]:
         """Probabilities of the class in P subsets [P, n] and their literal complements, [P, B] each."""
-        masks, intervention = self.parts.unflatten(kept.to(self.causal.dtype)), self.request.settings.intervention
-        found = evaluate(self.causal, self.parts, masks, self._split, intervention)
+        found = evaluate(self.causal, self.parts, kept.bool(), self._split, self.request.settings.intervention)
         return found.p_factual.double().clamp(0, 1), found.p_complement.double().clamp(0, 1)
 
     def disagreements(self, reference: CausalModel) -> tuple[Tensor, str]:

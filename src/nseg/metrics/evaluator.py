@@ -33,11 +33,12 @@ from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model
 from nseg.model.outcomes import Outcome, outcome_of
 from nseg.model.strategy import PLAIN
+from nseg.model.subset_worlds import OUTSIDE
 from nseg.model.traced_graph import TracedGraph
 from nseg.search.noise import uniform
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
 from nseg.search.settings import BaseSettings
-from nseg.search.worlds import OUTSIDE, build_worlds
+from nseg.search.worlds import build_worlds
 from nseg.wording import is_undirected
 
 MASK_NAMES = {EDGES: "edge_mask", NODES: "node_mask"}

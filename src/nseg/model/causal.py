@@ -21,8 +21,10 @@ from nseg.model.extremes import Extremes
 from nseg.model.hooks import message_passing_layers, node_embeddings, record_layer_outputs
 from nseg.model.outcomes import Outcome
 from nseg.model.removal import Remover, SmallerGraphs
+from nseg.model.rescaling import RescaledMessages
 from nseg.model.runner import WorldRunner
 from nseg.model.strategy import PLAIN, RunStrategy
+from nseg.model.subset_worlds import EDGES, SubsetWorlds
 from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
 Weights = Mapping[str, Tensor]
@@ -162,22 +164,22 @@ class CausalModel:
 
     # --- questions -------------------------------------------------------------------------------------------------------
 
-    def do(self, weights: Weights = NOTHING) -> Tensor:
+    def do(self, weights: Weights | SubsetWorlds = NOTHING) -> Tensor:
         """Probability of each instance's class in K worlds, [K, B]."""
         return self._probability(self.output(weights))
 
-    def do_and_agree(self, weights: Weights = NOTHING) -> tuple[Tensor, Tensor]:
+    def do_and_agree(self, weights: Weights | SubsetWorlds = NOTHING) -> tuple[Tensor, Tensor]:
         """The result of :meth:`do`, and the share of each instance's rows that have their class, [K, B] each."""
         return self.answer(weights, odds=False)[:2]
 
-    def answer(self, weights: Weights, odds: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    def answer(self, weights: Weights | SubsetWorlds, odds: bool) -> tuple[Tensor, Tensor, Tensor | None]:
         """The results of :meth:`do_and_agree`, and if asked for that of :meth:`log_odds`, from one pass, [K, B] each."""
         output = self.output(weights)
         p = self._probability(output)
         agree = self.mean_over_rows(self.outcome.holds(output, self.instances.target).to(p.dtype))
         return p, agree, self._log_odds(output) if odds else None
 
-    def log_odds(self, weights: Weights = NOTHING) -> Tensor:
+    def log_odds(self, weights: Weights | SubsetWorlds = NOTHING) -> Tensor:
         """Log-odds of each instance's class in K worlds, [K, B]; :meth:`do` is their sigmoid."""
         return self._log_odds(self.output(weights))
 
@@ -191,8 +193,13 @@ class CausalModel:
         """Score of each instance's class in K worlds, [K, B]; what gradients are usually taken of."""
         return self.mean_over_rows(_require_finite(self.outcome.score(self.output(weights), self.instances.target)))
 
-    def output(self, weights: Weights = NOTHING) -> Tensor:
+    def output(self, weights: Weights | SubsetWorlds = NOTHING) -> Tensor:
         """The model's output for the explained rows in K worlds, [K, R, C], or [K, R] for a binary model."""
+        if isinstance(weights, SubsetWorlds):
+            found = self._run_compiled(weights)
+            if found is not None:
+                return found
+            weights = weights.weights(self.dtype)
         worlds = next((len(w) for w in weights.values()), 1)
         size = self._worlds_at_once(worlds)
         parts = []
@@ -200,6 +207,13 @@ class CausalModel:
             some = weights if size == worlds else {name: _rows(w, start, size) for name, w in weights.items()}
             parts.append(self._run(some, size))
         return parts[0] if len(parts) == 1 else torch.cat(parts)[:worlds]
+
+    def _run_compiled(self, worlds: SubsetWorlds) -> Tensor | None:
+        """The output in worlds of subsets by a compiled pass; None if there is none."""
+        remover = self._remover
+        if torch.is_grad_enabled() or not (remover is None or isinstance(remover, RescaledMessages)):
+            return None
+        return self._runner.run_compiled(worlds, remover if EDGES in worlds.parts else None)
 
     def _run(self, weights: Weights, worlds: int) -> Tensor:
         remover = self._remover

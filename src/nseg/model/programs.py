@@ -46,7 +46,7 @@ class Recordable(Protocol):
     def replay(self, program: Program, plan: Plan, inputs: ModelInputs, weights: MessageWeights) -> Tensor: ...
 
 
-GRAPHS, EDGES = f"{INDEX}graphs", f"{INDEX}edges"
+GRAPHS, EDGE_INDEX = f"{INDEX}graphs", f"{INDEX}edges"
 """Names of the inputs that hold the number of graphs, and the edges that the model sees."""
 
 RECORD_AFTER = 12
@@ -126,7 +126,7 @@ def record(runner: Recordable, weighed: bool, masked: bool) -> Program | None:
 
 
 def _common_graph(samples: list[_Sample]) -> fx.Graph:
-    symbols = {X: 0, GRAPHS: 0} | ({EDGES: 1} if samples[0].inputs.num_edges else {})
+    symbols = {X: 0, GRAPHS: 0} | ({EDGE_INDEX: 1} if samples[0].inputs.num_edges else {})
     (one, first), (other, second) = (sample.record() for sample in samples)
     return merge(one, other, (first, second), symbols)
 
@@ -176,7 +176,7 @@ class _Sample:
             lambda x, weights: self.runner.forward(x, self.plan.calls, weights)[self.plan.batch.rows],
             lambda x, weights: self.runner.replay(program, self.plan, x, weights),
         ]
-        return all(_close(*pair) for pair in zip(*(self._output_and_gradients(way) for way in ways), strict=True))
+        return all(close(*pair) for pair in zip(*(self._output_and_gradients(way) for way in ways), strict=True))
 
     def _output_and_gradients(self, way: Any) -> list[Tensor]:
         """Output of a way to run the sample without gradients and with them, and the gradients of its sum."""
@@ -200,7 +200,7 @@ def _with_own_tensors(call: PlannedCall | None) -> PlannedCall | None:
     return replace(call, edge_index=call.edge_index.clone(), weight=call.weight.clone(), constant=constant)
 
 
-def _close(one: Tensor, other: Tensor) -> bool:
+def close(one: Tensor, other: Tensor) -> bool:
     """Whether two results are equal but for rounding."""
     largest = float(other.abs().max()) if other.numel() else 0.0
     return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=1e-5 * largest)

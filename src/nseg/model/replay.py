@@ -45,6 +45,17 @@ IN_PLACE = {
 Level = int | None
 """Hops up to which rows of a value are computed; None if all are."""
 
+LEVEL = "level"
+"""Key of the ``meta`` of what a pass computes and of its arguments: hops up to which it has rows."""
+
+KIND = "kind"
+"""Key of the ``meta`` of an argument of a pass: what it holds. ``"varied"``: an input that differs between worlds;
+``"fixed"``: the same for all inputs; ``"nodes"`` and ``"worlds"``: rows for nodes, or otherwise repeated for every world;
+``"one world"``: rows for the nodes of one world; ``"pattern"``: where messages go; ``"place"``: where rows stand."""
+
+STEP = "step"
+"""Key of the ``meta`` of a pattern: the number of its step."""
+
 
 class Program:
     """A recorded pass, ready to be replayed in any worlds of any instances of its model.
@@ -55,6 +66,12 @@ class Program:
         after: for each step, most later steps in a row that what it computes passes through; empty if all rows matter.
         shared: whether one world's values that are the same in all worlds can be copied for the others.
 
+    Attributes:
+        names: names of the arguments of :meth:`run`.
+        operations: what :meth:`run` computes.
+        level: hops up to which rows of the output are computed.
+        weighed, masked: whether messages are weighed, and features masked.
+
     Raises:
         NotRecordableError: the pass does not depend on what varies, or what it shares cannot be copied.
     """
@@ -64,8 +81,12 @@ class Program:
         simplify(graph, varied, counting)
         built = _Builder(graph, varied, counting, after, shared)
         self.shared, self.level = shared, built.level
+        self.weighed, self.masked = any(name.startswith(WEIGHTS) for name in varied), X in varied
         self._sources, self._varied = list(built.sources.values()), built.varied_positions
         self._shared, self._local = _Prepared(built.shared_values), _Prepared(built.local_values)
+        self.names = list(built.sources)
+        self.operations = fx.Graph()
+        self.operations.output(self.operations.graph_copy(built.run, {}))
         self._forward = fx.GraphModule({}, built.run).forward
         _write_in_place(built.run)
         self._forward_in_place = fx.GraphModule({}, built.run).forward
@@ -226,20 +247,23 @@ class _Builder:
     def _convert(self, node: fx.Node) -> tuple[fx.Node, Level]:
         """A node of the pass in ``run``, and the hops up to which its rows are computed."""
         if node.op == "placeholder":
-            return self._argument(str(node.target), lambda _: None), None
+            argument = self._argument(str(node.target), lambda _: None, "varied")
+            argument.meta[SIZES] = node.meta.get(SIZES)
+            return argument, None
         if node.target is multiply:
             return self._product(node)
         if node.target is getitem:
             source, position = _args(node)
             value, level = self._live[source]
-            return self._copy(node, (value, position), {}), level if self._kind(node) == "nodes" else None
+            level = level if self._kind(node) == "nodes" else None
+            return self._copy(node, (value, position), {}, level), level
         level = self._level_of(node)
         args, kwargs = map_arg((node.args, node.kwargs), lambda one: self._operand(one, level))
-        return self._copy(node, args, kwargs), level
+        return self._copy(node, args, kwargs, level), level
 
-    def _copy(self, node: fx.Node, args: Any, kwargs: Any) -> fx.Node:
+    def _copy(self, node: fx.Node, args: Any, kwargs: Any, level: Level) -> fx.Node:
         copy = self.run.create_node(node.op, node.target, args, kwargs)
-        copy.meta = dict(node.meta)
+        copy.meta = {**node.meta, KIND: self._kind(node), LEVEL: level}
         return copy
 
     def _level_of(self, node: fx.Node) -> Level:
@@ -271,13 +295,15 @@ class _Builder:
             return value
         if level is None:
             assert own is not None
-            everything = self._argument("node_rows", lambda bound: bound.plan.batch.inputs.num_nodes)
+            everything = self._argument("node_rows", lambda bound: bound.plan.batch.inputs.num_nodes, "place")
             return self.run.call_function(_spread, (value, self._rows_within(own), everything))
-        place = self._argument(f"rows_{level}_of_{own}", lambda bound: bound.plan.positions(level, own))
-        return self.run.call_function(aten.index_select.default, (value, 0, place))
+        place = self._argument(f"rows_{level}_of_{own}", lambda bound: bound.plan.positions(level, own), "place")
+        fewer = self.run.call_function(aten.index_select.default, (value, 0, place))
+        fewer.meta = {**node.meta, KIND: "nodes", LEVEL: level}
+        return fewer
 
     def _rows_within(self, level: int) -> fx.Node:
-        return self._argument(f"rows_{level}", lambda bound: bound.plan.rows_within(level))
+        return self._argument(f"rows_{level}", lambda bound: bound.plan.rows_within(level), "place")
 
     def _product(self, node: fx.Node) -> tuple[fx.Node, Level]:
         """What nodes receive: computed for those that matter, from features that may be shared by all worlds."""
@@ -287,14 +313,17 @@ class _Builder:
         if features in self._live:
             sent, of = self._live[features]
             name = f"{PATTERN}{step}_{of}_{to}"
-            pattern = self._argument(name, lambda bound: bound.plan.pattern(step, of, to))
+            pattern = self._argument(name, lambda bound: bound.plan.pattern(step, of, to), "pattern")
         elif self._is_shared(features) and self._kind(features) == "nodes":
             sent = self._constant(features, None, of_one_world=True)
-            pattern = self._argument(f"{PATTERN}{step}_shared_{to}", lambda bound: bound.plan.shared_pattern(step, to))
+            name = f"{PATTERN}{step}_shared_{to}"
+            pattern = self._argument(name, lambda bound: bound.plan.shared_pattern(step, to), "pattern")
         else:
             sent = self._constant(features, None)
-            pattern = self._argument(f"{PATTERN}{step}_None_{to}", lambda bound: bound.plan.pattern(step, None, to))
-        return self._copy(node, (pattern, self._operand(values, None), sent), {}), to
+            name = f"{PATTERN}{step}_None_{to}"
+            pattern = self._argument(name, lambda bound: bound.plan.pattern(step, None, to), "pattern")
+        pattern.meta[STEP] = step
+        return self._copy(node, (pattern, self._operand(values, None), sent), {}, to), to
 
     # --- what is the same in all worlds ----------------------------------------------------------------------------------
 
@@ -307,30 +336,35 @@ class _Builder:
         kind = self._kind(node)
         level = level if kind == "nodes" else None
         name = f"{node.name}_{level}" + "_shared" * of_one_world
+        source = self._constant_source(node, kind, level, of_one_world)
+        return self._argument(name, source, "one world" if of_one_world else kind, level)
+
+    def _constant_source(self, node: fx.Node, kind: str, level: Level, of_one_world: bool) -> Source:
         if CONSTANT in node.meta:
             constant = node.meta[CONSTANT]
-            return self._argument(name, lambda _: constant)
+            return lambda _: constant
         if node.op == "placeholder":
             given = str(node.target)
             if of_one_world:
-                return self._argument(name, lambda bound: bound.base[given])
-            return self._argument(name, lambda bound: bound.rows(bound.inputs[given], level))
+                return lambda bound: bound.base[given]
+            return lambda bound: bound.rows(bound.inputs[given], level)
         if not self._is_shared(node):
             local = self.local_values.number(node)
-            return self._argument(name, lambda bound: bound.rows(bound.local[local], level))
+            return lambda bound: bound.rows(bound.local[local], level)
         if kind == "unknown":
             raise NotRecordableError("a value has worlds along another dimension than its first")
         number = self.shared_values.number(node)
         if of_one_world:
-            return self._argument(name, lambda bound: bound.shared[number])
-        return self._argument(name, lambda bound: bound.expand(bound.shared[number], kind, level))
+            return lambda bound: bound.shared[number]
+        return lambda bound: bound.expand(bound.shared[number], kind, level)
 
-    def _argument(self, name: str, source: Source) -> fx.Node:
+    def _argument(self, name: str, source: Source, kind: str, level: Level = None) -> fx.Node:
         """An argument of ``run``, by name; it is made where it is used first."""
         if name not in self._arguments:
             self.sources[name] = source
             with self.run.inserting_before(next(iter(self.run.nodes), None)):
                 self._arguments[name] = self.run.placeholder(name)
+            self._arguments[name].meta = {KIND: kind, LEVEL: level}
         return self._arguments[name]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor
 from nseg.graphs.batch import InstanceBatch, group_members
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
+from nseg.model.compiled_batch import DegreeData, Deletion
 from nseg.model.plan import MessageLayout, Messages, Once
 from nseg.model.removal import Remover, positions_of
 from nseg.model.runner import WorldRunner
@@ -107,26 +108,46 @@ class RescaledMessages(Remover):
     Args:
         runner: the runner that weighs messages; its layers need nothing of the edges but what it knows.
         rules: how the messages of each step depend on degrees.
-        degrees: what the degrees consist of, by rule.
+        degrees: returns what the degrees consist of, by rule; asked when they are needed.
+        origin: what this one was first selected from; None if it was not.
     """
 
     differentiable = True
 
     def __init__(
-        self, runner: WorldRunner, rules: Sequence[DegreeRule], degrees: Mapping[DegreeRule, OutsideDegrees]
+        self,
+        runner: WorldRunner,
+        rules: Sequence[DegreeRule],
+        degrees: Callable[[], Mapping[DegreeRule, OutsideDegrees]],
+        origin: RescaledMessages | None = None,
     ) -> None:
-        self.runner, self.rules, self.degrees = runner, rules, degrees
+        self.runner, self.rules, self._make_degrees, self._origin = runner, rules, degrees, origin
+
+    @cached_property
+    def degrees(self) -> Mapping[DegreeRule, OutsideDegrees]:
+        """What the degrees consist of, by rule."""
+        return self._make_degrees()
+
+    @property
+    def origin(self) -> RescaledMessages:
+        """What this one was first selected from."""
+        return self._origin or self
 
     @property
     def sizes(self) -> Tensor:
         return self.runner.instances.sizes
 
     def select(self, which: Tensor, instances: InstanceBatch, runner: WorldRunner) -> RescaledMessages:
-        some = {rule: one.select(which, self.runner.instances) for rule, one in self.degrees.items()}
-        return RescaledMessages(runner, self.rules, some)
+        def some() -> Mapping[DegreeRule, OutsideDegrees]:
+            return {rule: one.select(which, self.runner.instances) for rule, one in self.degrees.items()}
+
+        return RescaledMessages(runner, self.rules, some, self.origin)
 
     def repeat(self, times: int, instances: InstanceBatch, runner: WorldRunner) -> RescaledMessages:
-        return RescaledMessages(runner, self.rules, {rule: one.repeat(times) for rule, one in self.degrees.items()})
+        def more() -> Mapping[DegreeRule, OutsideDegrees]:
+            return {rule: one.repeat(times) for rule, one in self.degrees.items()}
+
+        return RescaledMessages(runner, self.rules, more, self.origin)
 
     def run(self, weights: Mapping[str, Tensor], worlds: int) -> Tensor:
         if "edges" not in weights:
@@ -137,6 +158,27 @@ class RescaledMessages(Remover):
         weigh = Once(lambda scale: scale(edge, degree[scale.rule]).flatten())
         scaled = [weigh(scale) for scale in self._scales]
         return self.runner.run(None, weights.get("nodes"), worlds, scaled)
+
+    def degree_data(self) -> list[DegreeData]:
+        """What the degrees consist of, for the compiled kernel."""
+        args, found = self.runner.instances.args, []
+        for rule in self._symmetric:
+            rest, weight = self.degrees[rule], None if rule.weight is None else args[rule.weight].flatten()
+            loose = rest.loose if rest.any_loose else None
+            found.append(DegreeData(rule.receiver, weight, rest.loops, rest.outside, loose))
+        return found
+
+    def deletions(self) -> list[Deletion]:
+        """How the messages of each step change, for the compiled kernel."""
+        known = self._symmetric
+        return [
+            Deletion(known.index(one.rule) if one.rule in known else -1, one.factor, one.rule.mean) for one in self._scales
+        ]
+
+    @property
+    def _symmetric(self) -> list[DegreeRule]:
+        """The rules that divide by degrees, each once."""
+        return [rule for rule in dict.fromkeys(self.rules) if rule.symmetric]
 
     def _degree(self, rule: DegreeRule, edge: Tensor, outside: Tensor) -> Tensor:
         """Degree of each node in each world, [K, N]."""
@@ -245,7 +287,7 @@ def rescaled_messages(runner: WorldRunner, edge_index: Tensor | None, tied: bool
     for rule, step in dict(zip(rules, steps, strict=True)).items():
         call = next((c for r, c in zip(rules, whole, strict=False) if r == rule), None) if edge_index is not None else None
         degrees[rule] = _outside_degrees(rule, step, call, edge_index, instances, tied)
-    return RescaledMessages(runner, rules, degrees)
+    return RescaledMessages(runner, rules, lambda: degrees)
 
 
 def _outside_degrees(

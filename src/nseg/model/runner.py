@@ -10,10 +10,10 @@ Two shortcuts make them fast. Both are exact for most models, and verified befor
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -23,19 +23,34 @@ from nseg.errors import ModelError
 from nseg.graphs.baseline import attribute_columns
 from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs, Role
+from nseg.model.compiled import NotCompilableError, compile_program
+from nseg.model.compiled_batch import CompiledBatch, DeletionRules
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.matching import KnownMatches
 from nseg.model.outcomes import Outcome
 from nseg.model.plan import Messages, MessageSteps, Plan, PlannedCall, plan_call
 from nseg.model.products import LinearMessages
-from nseg.model.programs import EDGES, GRAPHS, MessageWeights, Programs, weight_names
+from nseg.model.programs import EDGE_INDEX, GRAPHS, MessageWeights, Programs, close, weight_names
 from nseg.model.recording import Recorder
 from nseg.model.replay import INDEX, PATTERN, Program, X
 from nseg.model.rewriting import multiply
 from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import RunStrategy
+from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, CoveredWeights, SubsetWorlds
 from nseg.model.tracing import PropagateCall, trace_model
+
+
+class Deletes(DeletionRules, Protocol):
+    """Runs worlds without edges by weighing messages (:class:`nseg.model.rescaling.RescaledMessages`)."""
+
+    runner: WorldRunner
+
+    @property
+    def origin(self) -> Deletes: ...
+    def select(self, which: Tensor, instances: InstanceBatch, runner: WorldRunner) -> Deletes: ...
+    def run(self, weights: Mapping[str, Tensor], worlds: int) -> Tensor: ...
+
 
 CACHED_PLANS = 3
 """Plans for several worlds that are kept besides the latest."""
@@ -67,19 +82,49 @@ class WorldRunner:
         self._plans: dict[tuple[int, bool], Plan] = {}
         self._programs = Programs()
         self._prepared: dict[Program, tuple[Any, ...]] = {}
-        self._messages: MessageSteps | None = None  # those of one world, if the model need not see the edges
+        self._find_own_messages: Callable[[], MessageSteps] | None = None
+        self._own_messages: MessageSteps | None = None
+        self._compiled: dict[tuple[Program, Deletes | None], CompiledBatch | None] = {}
+        self._origin: tuple[WorldRunner, Tensor] | None = None
+
+    @property
+    def _messages(self) -> MessageSteps | None:
+        """Those of one world, if the model need not see the edges; made when they are needed."""
+        if self._own_messages is None and self._find_own_messages is not None:
+            self._own_messages, self._find_own_messages = self._find_own_messages(), None
+        return self._own_messages
+
+    @property
+    def origin(self) -> tuple[WorldRunner, Tensor]:
+        """The runner that this one was first selected from, and the number there of each instance, [B]."""
+        return self._origin or (self, torch.arange(len(self.instances), device=self.instances.x.device))
 
     def select(self, which: Tensor, instances: InstanceBatch) -> WorldRunner:
         """A runner of the instances ``which``, which are also given; what is known of messages is kept."""
-        return self._with(None if self._messages is None else self._messages.select(which, self.instances), instances)
+        root, numbers = self.origin
+        return self._with(lambda known: known.select(which, self.instances), instances, (root, numbers[which]))
 
     def repeat(self, times: int, instances: InstanceBatch) -> WorldRunner:
         """A runner of all instances ``times`` times, which are also given; what is known of messages is kept."""
-        return self._with(None if self._messages is None else self._messages.repeat(times, self.instances), instances)
+        root, numbers = self.origin
+        return self._with(lambda known: known.repeat(times, self.instances), instances, (root, numbers.repeat(times)))
 
-    def _with(self, messages: MessageSteps | None, instances: InstanceBatch) -> WorldRunner:
+    def _with(
+        self,
+        change: Callable[[MessageSteps], MessageSteps],
+        instances: InstanceBatch,
+        origin: tuple[WorldRunner, Tensor],
+    ) -> WorldRunner:
         other = WorldRunner(self.model, self.outcome, instances, self.strategy, self.whole_calls)
-        other._messages, other._programs = messages, self._programs
+        other._programs, other._origin = self._programs, origin
+        if self.knows_messages:
+
+            def find() -> MessageSteps:
+                known = self._messages
+                assert known is not None
+                return change(known)
+
+            other._find_own_messages = find
         return other
 
     def run(
@@ -115,6 +160,54 @@ class WorldRunner:
                 self._programs.forget(program)
         return self.forward(inputs, plan.calls, weights)[plan.batch.rows]
 
+    # --- compiled passes -------------------------------------------------------------------------------------------------
+
+    def run_compiled(self, worlds: SubsetWorlds, deletes: Deletes | None) -> Tensor | None:
+        """The model's output for the explained rows in K worlds, [K, R, ...]; None if no compiled pass gives it.
+
+        Args:
+            worlds: the K worlds.
+            deletes: how messages change where edges are deleted; None weighs messages.
+        """
+        if not self.strategy.planned or isinstance(self.model, HeteroModel) or set(worlds.parts) - {EDGES, NODES}:
+            return None
+        program = self._programs.find(self, EDGES in worlds.parts, NODES in worlds.parts)
+        if program is None or not program.shared:
+            return None
+        root, numbers = self.origin
+        key = program, None if deletes is None else deletes.origin
+        if deletes is not None and deletes.origin.runner is not root:
+            return None  # made for a few of the instances, to try it out
+        if key not in root._compiled:
+            root._compiled[key] = root._compile(*key)
+        compiled = root._compiled[key]
+        return None if compiled is None else compiled.run(worlds, numbers, self.instances)
+
+    def _compile(self, program: Program, deletes: Deletes | None) -> CompiledBatch | None:
+        """A recorded pass, compiled for these instances; None if it cannot be, or gives something else than torch."""
+        instances, steps = self.instances, self._messages
+        if steps is None or instances.baseline is not None or instances.x.device.type != "cpu":
+            return None
+        try:
+            compiled = CompiledBatch(compile_program(program), instances, steps, self._arguments(program), deletes)
+        except NotCompilableError:
+            return None
+        few = torch.unique(torch.tensor([0, len(instances) - 1, int(instances.sizes.argmax())]))
+        some = self.select(few, instances.select(few))
+        worlds = _random_worlds(some.instances, program.weighed, program.masked, deletes is not None)
+        weights = worlds.weights(compiled.dtype)
+        if deletes is None:
+            expected = some.run(weights.get(EDGES), weights.get(NODES), len(worlds))
+        else:
+            expected = deletes.select(few, some.instances, some).run(weights, len(worlds))
+        return compiled if close(compiled.run(worlds, few, some.instances), expected) else None
+
+    def _arguments(self, program: Program) -> dict[str, Any]:
+        """What a recorded pass is given in one world, by name."""
+        plan = self.plan(1, share=False)
+        given = self.pass_inputs(plan, plan.batch.inputs, None)
+        return dict(zip(program.names, program.bind(plan, given, given, program.prepare(given)), strict=True))
+
     def planned_inputs(self, node: Tensor | None, worlds: int, attribute: Tensor | None = None) -> tuple[Plan, ModelInputs]:
         """The plan for K worlds, and the arguments of the model."""
         share = node is None and attribute is None and self.strategy.hops is not None and self.instances.nodes_can_be_shared
@@ -142,7 +235,7 @@ class WorldRunner:
         """All that a pass starts from, by name."""
         named: dict[str, Any] = {
             X: inputs.x,
-            EDGES: inputs.edge_index,
+            EDGE_INDEX: inputs.edge_index,
             GRAPHS: plan.worlds * self.instances.count(Role.GRAPH),
         }
         for name, value in inputs.kwargs.items():
@@ -159,7 +252,7 @@ class WorldRunner:
     @property
     def knows_messages(self) -> bool:
         """Whether the messages of one world are all there is to know of the edges."""
-        return self._messages is not None
+        return self._own_messages is not None or self._find_own_messages is not None
 
     def messages(self) -> Sequence[Messages]:
         """The messages of each step in one world, if the model need not see the edges; else none."""
@@ -267,7 +360,7 @@ class WorldRunner:
         calls = [call for call in plan.calls if call is not None]
         # an exempt layer may need the edges for something else
         if len(calls) == len(plan.calls) and all(set(call.per_edge) <= set(call.constant) for call in calls):
-            self._messages = MessageSteps(Messages.of(calls, self.instances))
+            self._own_messages = MessageSteps(Messages.of(calls, self.instances))
             self._plans = {}
 
     def _lay_out(self, worlds: int, share: bool) -> Plan:
@@ -307,6 +400,21 @@ def _multiply(
         recorded: Tensor = recorder.call(multiply, call.pattern, values, features)
         return recorded
     return multiply(call.pattern, values, features)
+
+
+def _random_worlds(instances: InstanceBatch, edges: bool, nodes: bool, outside: bool) -> SubsetWorlds:
+    """Worlds to verify compiled passes with: elements are all edges and nodes; one subset is given twice."""
+    count = {EDGES: instances.num_edges * edges, NODES: instances.num_nodes * nodes}
+    share = torch.tensor([[1.0], [0.9], [0.5], [0.5], [0.1], [0.0]])
+    kept = torch.rand(len(share), sum(count.values()), generator=torch.Generator().manual_seed(0)) < share
+    parts = {}
+    if edges:
+        parts[EDGES] = CoveredWeights(torch.arange(count[EDGES]), instances.ptr[Role.EDGE])
+    if nodes:
+        element = torch.arange(count[EDGES], kept.size(1)).unsqueeze(1)
+        parts[NODES] = CoveredWeights(element, instances.ptr[Role.NODE] + count[EDGES])
+    keeps = [[True] * len(parts), [False] * len(parts)]
+    return SubsetWorlds(torch.cat([kept, kept[1:2]]), parts, keeps, {OUTSIDE: [False, True]} if outside else {})
 
 
 def _branching_error(planned: int, got: int) -> ModelError:

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.model.subset_worlds import OUTSIDE, SubsetWorlds
 from nseg.search.parts import MaskParts, Masks
 from nseg.search.subsets import ENTRIES_AT_ONCE, blocks, size_bucket
-from nseg.search.worlds import OUTSIDE, OUTSIDE_NODES
+from nseg.search.worlds import OUTSIDE_NODES
 
 
 @torch.no_grad()
@@ -36,10 +37,8 @@ def _log_odds(causal: CausalModel, parts: MaskParts, alone: bool) -> Tensor:
     size = max(1, ENTRIES_AT_ONCE // max(parts.owner.numel(), 1))
     for some in blocks(int(parts.count.max()), size, position.device):
         kept = (position == some.unsqueeze(1)) == alone
-        weights = parts.to_weights(parts.unflatten(kept.to(causal.dtype)))
-        for name in (OUTSIDE, OUTSIDE_NODES):
-            weights[name] = torch.full_like(some, float(not alone), dtype=causal.dtype)
-        z = causal.log_odds(weights)  # [k, B]
+        outside = {name: [not alone] for name in (OUTSIDE, OUTSIDE_NODES)}
+        z = causal.log_odds(SubsetWorlds(kept, parts.covered, [[True] * len(parts.parts)], outside))  # [k, B]
         causal.extremes.note(z.sigmoid())
         here = (position >= some[0]) & (position <= some[-1])
         found[here] = z[position[here] - some[0], parts.owner[here]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 
 import torch
@@ -11,12 +11,13 @@ from torch import Tensor
 
 from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
+from nseg.model.subset_worlds import OUTSIDE, SubsetWorlds
 from nseg.search.objective import objective_of
 from nseg.search.parts import EDGES, MaskParts
 from nseg.search.pieces import is_connected
 from nseg.search.settings import BaseSettings
 from nseg.search.subsets import DECIMALS, ENTRIES_AT_ONCE, acceptable, blocks
-from nseg.search.worlds import OUTSIDE, Evaluation
+from nseg.search.worlds import Evaluation
 
 
 def popcount(code: Tensor) -> Tensor:
@@ -114,13 +115,13 @@ def enumerate_worlds(
             small = some if block.numel() == group.numel() else some.select(block)
             here = parts.on(small.instances)
             code = torch.arange(1 << number, device=device).unsqueeze(1)
-            masks = here.unflatten(((code >> here.position) & 1).to(causal.dtype))
-            weights = here.to_weights(masks)
+            keeps = [[True] * len(here.parts)]
+            worlds = SubsetWorlds(((code >> here.position) & 1).bool(), here.covered, keeps, {OUTSIDE: [True]})
             if remove:
                 small = small.removing(parts.tied)
-            around = alone = small.do_and_agree(weights)
+            around = alone = small.do_and_agree(worlds)
             if remove and small.instances.outputs is not Role.GRAPH:  # around a whole graph there is nothing
-                alone = small.do_and_agree({**weights, OUTSIDE: torch.zeros(len(code), device=device)})
+                alone = small.do_and_agree(replace(worlds, outside={OUTSIDE: [False]}))
             yield group[block], members[torch.isin(its.owner, block)], WorldTable(here, *alone, *around)
 
 

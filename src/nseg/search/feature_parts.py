@@ -68,6 +68,11 @@ class FeaturePart(Part):
     def shape(self) -> tuple[int, ...]:
         return self.owner.numel(), self.width
 
+    @property
+    def element_of_weight(self) -> Tensor:
+        rows = self.row_group if self.kind is MaskType.common_attributes else torch.arange(len(self.owner))
+        return rows.to(self.owner.device).unsqueeze(1) * self.width + torch.arange(self.width, device=self.owner.device)
+
     def to_weights(self, values: Tensor) -> Tensor:
         return values[..., self.row_group, :] if self.kind is MaskType.common_attributes else values
 

@@ -56,6 +56,11 @@ class Part(ABC):
     def unit(self) -> str:
         """What the elements are called, in plural."""
 
+    @property
+    @abstractmethod
+    def element_of_weight(self) -> Tensor:
+        """Number of the element that each weight is that of, in the shape of one world's weights."""
+
     @abstractmethod
     def on(self, instances: InstanceBatch) -> Part:
         """The same part of other instances."""
@@ -131,6 +136,10 @@ class EdgePart(Part):
     @property
     def unit(self) -> str:
         return "edges"
+
+    @property
+    def element_of_weight(self) -> Tensor:
+        return self.element
 
     def on(self, instances: InstanceBatch) -> EdgePart:
         return EdgePart(instances, self.undirected)

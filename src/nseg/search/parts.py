@@ -18,7 +18,9 @@ from torch_geometric.explain.config import MaskType
 from nseg.graphs.baseline import nodes_vanish
 from nseg.graphs.batch import InstanceBatch, offsets
 from nseg.model.causal import CausalModel
+from nseg.model.subset_worlds import CoveredWeights, count_kept
 from nseg.search.feature_parts import AttributePart, NodePart
+from nseg.search.formulas import size
 from nseg.search.part import ATTRIBUTES, EDGES, NODES, EdgePart, Part
 from nseg.search.settings import BaseSettings
 
@@ -185,6 +187,24 @@ class MaskParts:
         order = torch.argsort(self.owner, stable=True)
         position = torch.arange(order.numel(), device=order.device) - offsets(self.count)[self.owner[order]]
         return torch.empty_like(order).scatter_(0, order, position)
+
+    @cached_property
+    def covered(self) -> dict[str, CoveredWeights]:
+        """The weights that the elements cover, by part."""
+        found, start = {}, 0
+        for part in self.parts:
+            ptr = offsets(part.owner.bincount(minlength=len(self.instances))) * part.width
+            found[part.name] = CoveredWeights(
+                part.element_of_weight + start if start else part.element_of_weight, ptr + start
+            )
+            start += part.owner.numel() * part.width
+        return found
+
+    def sizes(self, values: Tensor) -> Tensor:
+        """Sum of the values of each instance's elements [P, n]; of subsets, bool, the number of elements, [P, B]."""
+        if values.dtype == torch.bool:
+            return count_kept(values, self.covered.values())
+        return size(values, self.owner, len(self.instances))
 
     def flatten(self, values: Masks) -> Tensor:
         """Values of all parts as one tensor, [..., n]."""

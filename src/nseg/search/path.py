@@ -94,7 +94,7 @@ def _measure_alike(
     subsets = torch.zeros(len(sizes), len(owner), dtype=torch.bool, device=owner.device)
     for inner, outer in _orders(causal, parts, kept, weight, rankings, settings):
         some = torch.where(limit < own[owner], inner < limit, outer < limit)
-        found = evaluate(causal, parts, parts.unflatten(some.to(causal.dtype)), parts.split(settings), settings.intervention)
+        found = evaluate(causal, parts, some, parts.split(settings), settings.intervention)
         gap = found.p_factual - found.p_complement
         # the first order begins with the explanation
         better = (_rounded(gap) > _rounded(best)) & ((sizes != own) | torch.isinf(best))

@@ -108,11 +108,12 @@ class SubsetScorer:
         split, intervention = self.parts.split(self.settings), self.settings.intervention
         merit, valid, log_odds = [], [], []
         for some in blocks(number, at_once, self.parts.owner.device):
-            kept = subset(some).to(self.causal.dtype)
-            answer = evaluate(self.causal, self.parts, self.parts.unflatten(kept), split, intervention, odds)
+            kept = subset(some)
+            masks = kept if kept.dtype == torch.bool else self.parts.unflatten(kept)
+            answer = evaluate(self.causal, self.parts, masks, split, intervention, odds)
             self.causal.extremes.note(torch.cat([answer.p_factual, answer.p_complement]))
             value = self.objective.merit(answer.p_factual, answer.p_complement)
-            nothing = size(kept, self.parts.owner, len(self.parts.instances)) == 0
+            nothing = self.parts.sizes(kept) == 0
             merit.append(torch.where(nothing, value.clamp(max=0), value))
             valid.append(self.objective.valid(answer.keeps, answer.remains) & ~nothing)
             log_odds += [] if answer.log_odds is None else [answer.log_odds]

@@ -13,13 +13,11 @@ import torch
 from torch import Tensor
 
 from nseg.model.causal import CausalModel
+from nseg.model.subset_worlds import OUTSIDE, SubsetWorlds
 from nseg.search.complement import Law, literal
 from nseg.search.formulas import mix
 from nseg.search.noise import Noise
 from nseg.search.parts import EDGES, NODES, MaskParts, Masks, Part
-
-OUTSIDE = "outside"
-"""Name of the weight of all edges outside the instances."""
 
 OUTSIDE_NODES = "outside nodes"
 """Name of the weight of all nodes outside the instances, where nodes are deleted."""
@@ -111,6 +109,12 @@ def build_worlds(parts: MaskParts, masks: Masks, draw: ComplementDraw = LITERAL)
     return worlds
 
 
+def subset_worlds(parts: MaskParts, kept: Tensor) -> SubsetWorlds:
+    """The worlds of :func:`build_worlds` for P subsets of the elements [P, n], with literal complements."""
+    keeps = [[True] * len(parts.parts), *parts.events]
+    return SubsetWorlds(kept, parts.covered, keeps, {name: [False, *stays] for name, stays in outside_stays(parts).items()})
+
+
 def outside_stays(parts: MaskParts) -> dict[str, list[bool]]:
     """Whether edges, and nodes, outside the instances are there in each sub-event: not where their part is as explained."""
     kinds = {OUTSIDE: EDGES if EDGES in parts else None, OUTSIDE_NODES: NODES if parts.nodes_vanish else None}
@@ -131,7 +135,7 @@ def world_log_odds(
 def evaluate(
     causal: CausalModel,
     parts: MaskParts,
-    masks: Masks,
+    masks: Masks | Tensor,
     split: tuple[float, ...],
     intervention: str = "mask",
     odds: bool = False,
@@ -140,7 +144,7 @@ def evaluate(
 
     Args:
         causal, parts: B instances and the parts of their masks.
-        masks: values of the elements, [P, ...] per part; hard ones unless messages are weighed.
+        masks: subsets of the elements, [P, n], bool; or values of the elements, [P, ...] per part, where messages are weighed.
         split: probability of each sub-event of the complement.
         intervention: what taking edges away means, see :class:`nseg.search.settings.BaseSettings`.
         odds: whether log-odds are asked for.
@@ -150,7 +154,8 @@ def evaluate(
         return masked.smaller(removed)
     if intervention == "remove" and parts.deletable:
         causal = causal.removing(parts.tied)
-    p, holds, z = causal.answer(build_worlds(parts, masks), odds)
+    worlds = subset_worlds(parts, masks) if isinstance(masks, Tensor) else build_worlds(parts, masks)
+    p, holds, z = causal.answer(worlds, odds)
     factual, complement = split_worlds(p, parts)
     keeps, remains = split_worlds(holds, parts)
     log_odds = None if z is None else z.view(len(factual), -1, *z.shape[1:])

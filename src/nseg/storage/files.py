@@ -12,6 +12,11 @@ from typing import Any
 from nseg.errors import InputError, StoreError
 
 
+def cache_folder() -> Path:
+    """The folder for datasets and what is compiled: NSEG_CACHE, else ~/.cache/nseg."""
+    return Path(os.environ.get("NSEG_CACHE") or Path.home() / ".cache" / "nseg")
+
+
 def prepare_folder(folder: str | Path) -> Path:
     """Create a folder to write into, if it does not exist."""
     if not isinstance(folder, str | Path) or not str(folder):

@@ -1,0 +1,314 @@
+"""Compiled passes over the worlds of a batch of instances."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, fx
+
+from nseg.graphs.batch import InstanceBatch, offsets
+from nseg.graphs.inputs import Role
+from nseg.model import kernel
+from nseg.model.compiled import ALL_NODES, GRAPHS, Code, CompiledPass, MessageKind, NotCompilableError, Step, padded
+from nseg.model.plan import Messages
+from nseg.model.products import RowSums
+from nseg.model.replay import KIND, LEVEL
+from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds
+
+MOST_MEMORY = 1 << 25
+"""Bytes that the values of the largest instance may take. Larger ones do not fit into the cache, and are left to torch."""
+
+
+@dataclass(frozen=True)
+class DegreeData:
+    """What degrees consist of, see ``Degrees`` of passes.c; ``receiver`` is the row of ``edge_index`` that counts."""
+
+    receiver: int
+    weight: Tensor | None
+    loops: Tensor
+    outside: Tensor
+    loose: Tensor | None
+
+
+@dataclass(frozen=True)
+class Deletion:
+    """How the messages of a step change where edges are deleted.
+
+    Args:
+        degrees: number of the degrees that they are divided by; -1 if they are not.
+        factor: what they are multiplied by besides, [M]; None for 1.
+        mean: whether they are averaged.
+    """
+
+    degrees: int = -1
+    factor: Tensor | None = None
+    mean: bool = False
+
+
+class DeletionRules(Protocol):
+    """Knows how messages change where edges are deleted (:class:`nseg.model.rescaling.RescaledMessages`)."""
+
+    def degree_data(self) -> list[DegreeData]: ...
+    def deletions(self) -> list[Deletion]: ...
+
+
+class CompiledBatch:
+    """Runs a compiled pass in worlds of some instances of a batch.
+
+    Args:
+        compiled: the pass.
+        instances: the batch.
+        steps: the messages of its steps.
+        arguments: what the pass is given in one world, by the name of the argument.
+        deletes: how messages change where edges are deleted; None if they are weighed.
+
+    Raises:
+        NotCompilableError: the kernel cannot run the pass on these instances.
+    """
+
+    def __init__(
+        self,
+        compiled: CompiledPass,
+        instances: InstanceBatch,
+        steps: Sequence[Messages],
+        arguments: Mapping[str, Any],
+        deletes: DeletionRules | None,
+    ) -> None:
+        self.compiled, self.instances, self._arguments = compiled, instances, arguments
+        self.dtype = self._number_type()
+        library = kernel.load_kernel(self.dtype)
+        if library is None:
+            raise NotCompilableError
+        self._library = library
+        self._kept: list[Any] = []  # what the kernel points to
+        self._sort_nodes()
+        degrees = [] if deletes is None else deletes.degree_data()
+        deletions = [Deletion()] * len(steps) if deletes is None else deletes.deletions()
+        messages = [self._messages(kind, steps[kind.step], deletions[kind.step]) for kind in compiled.messages]
+        self._pass = kernel.Pass(
+            node_ptr=self._point(instances.ptr[Role.NODE]),
+            edge_ptr=self._point(instances.ptr[Role.EDGE]),
+            place=self._point(self._order - self._first, torch.int32),
+            rows=self._point(self._rows, torch.int32),
+            row_ptr=self._point(instances.row_ptr),
+            row=self._point(self._explained_rows(), torch.int32),
+            instances=len(instances),
+            degrees=(kernel.Degrees * len(degrees))(*map(self._degrees, degrees)),
+            messages=(kernel.Messages * len(messages))(*messages),
+            operations=(kernel.Operation * len(compiled.steps))(*map(self._operation, compiled.steps)),
+            num_degrees=len(degrees),
+            num_messages=len(messages),
+            num_operations=len(compiled.steps),
+            outputs=compiled.result.width,
+            factors=1,
+        )
+        self._allocate(len(degrees), [steps[kind.step] for kind in compiled.messages])
+
+    def run(self, worlds: SubsetWorlds, which: Tensor, instances: InstanceBatch) -> Tensor:
+        """The model's output for the explained rows, [K, R, ...].
+
+        Args:
+            worlds: K worlds of some instances of the batch, which may be given several times.
+            which: their numbers in the batch, [b].
+            instances: these instances.
+        """
+        subsets, rows = worlds.kept.contiguous(), len(instances.row)
+        output = torch.empty(len(worlds), rows, self.compiled.result.width, dtype=self.dtype)
+        outside = worlds.outside.get(OUTSIDE, [True] * len(worlds.keeps))
+        names = list(worlds.parts)
+        keeps = [[kept[names.index(name)] if name in names else True for name in (EDGES, NODES)] for kept in worlds.keeps]
+        given = {
+            "instance": which.contiguous(),
+            "kept": subsets,
+            "keeps": torch.tensor(keeps),
+            "outside": torch.tensor(outside, dtype=self.dtype),
+            "edge_first": instances.ptr[Role.EDGE],
+            "node_first": instances.ptr[Role.NODE],
+            "row_first": instances.row_ptr,
+            "output": output,
+        }
+        for name, part in worlds.parts.items():
+            kind = {EDGES: "edge", NODES: "node"}[name]
+            given |= {f"{kind}_element": part.element.contiguous(), f"{kind}_range": part.ptr.contiguous()}
+        self._pass.factors = worlds.parts[NODES].element.size(1) if NODES in worlds.parts else 1
+        question = kernel.Question(
+            number=len(which),
+            subsets=len(subsets),
+            elements=subsets.size(1),
+            worlds=len(keeps),
+            output_rows=rows,
+            **{name: value.data_ptr() for name, value in given.items()},
+            **self._memory,
+        )
+        if self._library.run_passes(ctypes.byref(self._pass), ctypes.byref(question)):
+            raise MemoryError
+        tail = self.compiled.tail
+        if tail is None:
+            return output
+        found: Tensor = tail.run(output.flatten(0, 1), *(self._get(one) for one in tail.arguments))
+        return found.view(len(worlds), rows, *found.shape[1:])
+
+    # --- what the kernel is given ----------------------------------------------------------------------------------------
+
+    def _number_type(self) -> torch.dtype:
+        tensors = [one for one in self._arguments.values() if isinstance(one, Tensor) and one.is_floating_point()]
+        types = {one.dtype for one in tensors}
+        if len(types) != 1 or any(one.device.type != "cpu" for one in tensors):
+            raise NotCompilableError
+        return types.pop()
+
+    def _get(self, node: fx.Node) -> Any:
+        """What an argument of the pass holds."""
+        found = self._arguments[str(node.target)]
+        return found.detach() if isinstance(found, Tensor) else found
+
+    def _point(self, value: Tensor | None, dtype: torch.dtype | None = None) -> int | None:
+        """Address of a tensor, which is kept."""
+        if value is None:
+            return None
+        value = value.detach().to(dtype or (self.dtype if value.is_floating_point() else torch.long)).contiguous()
+        self._kept.append(value)
+        return value.data_ptr()
+
+    def _sort_nodes(self) -> None:
+        """Order the nodes of each instance by hops, so that those within some hops come first."""
+        instances = self.instances
+        hops, owner, first = instances.hops, instances.node_owner, instances.ptr[Role.NODE]
+        self._order = torch.argsort(owner * (int(hops.max()) + 1 if len(hops) else 1) + hops, stable=True)
+        self._first = first[owner]  # of each node's instance; the order leaves it as it is
+        self._position = torch.empty_like(self._order)
+        self._position[self._order] = torch.arange(len(self._order))
+        self._position -= self._first
+        values = [step.target for step in self.compiled.steps]
+        self._levels = sorted({value.level for value in values} - {GRAPHS})
+        rows = [owner[hops <= level].bincount(minlength=len(instances)) for level in self._levels]
+        self._rows = torch.stack(rows) if rows else owner[:0]
+
+    def _explained_rows(self) -> Tensor | None:
+        instances = self.instances
+        if self.compiled.result.level == GRAPHS:
+            every = torch.arange(len(instances))
+            if instances.outputs is not Role.GRAPH or not torch.equal(instances.row, every):
+                raise NotCompilableError
+            return None
+        if instances.outputs is not Role.NODE:
+            raise NotCompilableError
+        return self._position[instances.row]
+
+    def _degrees(self, data: DegreeData) -> kernel.Degrees:
+        ends = self._position[self.instances.edge_index]
+        return kernel.Degrees(
+            node=self._point(ends[data.receiver], torch.int32),
+            other=self._point(ends[1 - data.receiver], torch.int32),
+            weight=self._point(data.weight),
+            loops=self._point(data.loops[self._order]),
+            outside=self._point(data.outside[self._order]),
+            loose=self._point(data.loose),
+        )
+
+    def _messages(self, kind: MessageKind, step: Messages, deletion: Deletion) -> kernel.Messages:
+        receiver, sender = step.edge_index[step.call.receiver], step.edge_index[1 - step.call.receiver]
+        place = self._position[receiver] + self._first[receiver]
+        order = torch.argsort(place, stable=True)
+        edge = step.edge[order]
+        own = self.instances.ptr[Role.EDGE][self.instances.node_owner[receiver[order]]]
+        coefficient = None
+        for factor in kind.factors:
+            value = self._get(factor).flatten()
+            coefficient = value if coefficient is None else coefficient * value
+        return kernel.Messages(
+            ptr=self._point(offsets(place.bincount(minlength=self.instances.num_nodes))),
+            sender=self._point(self._position[sender[order]], torch.int32),
+            edge=self._point(torch.where(edge < 0, -1, edge - own), torch.int32),
+            factor=self._point(None if deletion.factor is None else deletion.factor.flatten()[order]),
+            coefficient=self._point(None if coefficient is None else coefficient[order]),
+            degrees=deletion.degrees,
+            mean=int(deletion.mean),
+        )
+
+    def _operation(self, step: Step) -> kernel.Operation:
+        target, source = step.target, step.source
+        width = padded(target.width)
+        row = None if step.row is None else step.row(self._get)
+        return kernel.Operation(
+            code=int(step.code),
+            target=self.compiled.buffers[target.number],
+            source=-1 if source is None else self.compiled.buffers[source.number],
+            other=-1 if step.other is None else self.compiled.buffers[step.other.number],
+            width=width,
+            fan_in=target.width if source is None else source.width,
+            stride=width if source is None else padded(source.width),
+            level=-1 if target.level == GRAPHS else self._levels.index(target.level),
+            messages=step.messages,
+            activation=step.activation[0],
+            slope=step.activation[1],
+            shared=self._point(self._shared_rows(step, width)),
+            row=self._point(None if row is None else _pad(row, width)),
+            bias=self._point(None if step.bias is None else _pad(step.bias(self._get), width)),
+        )
+
+    def _shared_rows(self, step: Step, width: int) -> Tensor | None:
+        """Rows for all nodes in the order of the kernel, or for all graphs."""
+        node, instances = step.shared, self.instances
+        if node is None:
+            return None
+        if step.code is Code.POOL:
+            sums = self._get(node)
+            if not isinstance(sums, RowSums) or not torch.equal(sums.index, instances.node_owner):
+                raise NotCompilableError
+            return None
+        if step.code is Code.FEATURES:
+            return _pad(instances.x[self._order], width)
+        value = self._get(node)
+        value = value.reshape(len(value), -1)
+        if step.inverse:
+            value = value.reciprocal()
+        if value.size(1) == 1:
+            value = value.expand(-1, step.target.width)
+        if step.target.level == GRAPHS:
+            if len(value) != len(instances):
+                raise NotCompilableError
+            return _pad(value, width)
+        level = node.meta[LEVEL] if node.meta[KIND] == "nodes" else None
+        rows = torch.arange(instances.num_nodes) if level is None else (instances.hops <= level).nonzero().flatten()
+        if len(value) != len(rows):
+            raise NotCompilableError
+        return _pad(value.new_zeros(instances.num_nodes, value.size(1)).index_copy(0, rows, value)[self._order], width)
+
+    def _allocate(self, degrees: int, steps: Sequence[Messages]) -> None:
+        """Memory for one instance in as many worlds as there are lanes."""
+        instances, lanes = self.instances, int(self._library.lanes())
+        nodes, edges = (int(instances.ptr[role].diff().max()) for role in (Role.NODE, Role.EDGE))
+        sizes: dict[int, int] = {}
+        for step in self.compiled.steps:
+            buffer, level = self.compiled.buffers[step.target.number], step.target.level
+            rows = (
+                1 if level == GRAPHS else nodes if level == ALL_NODES else int(self._rows[self._levels.index(level)].max())
+            )
+            sizes[buffer] = max(sizes.get(buffer, 0), rows * padded(step.target.width))
+        messages = sum(int(step.layout.ptr.diff().max()) for step in steps)
+        wanted = [sizes.get(buffer, 0) for buffer in range(max(sizes) + 1)]
+        wanted += [edges, degrees * nodes, messages]
+        if sum(wanted) * lanes * self.dtype.itemsize > MOST_MEMORY:
+            raise NotCompilableError
+        memory = [torch.zeros(max(size, 1) * lanes, dtype=self.dtype) for size in wanted]
+        values = torch.tensor([one.data_ptr() for one in memory[:-3]])
+        first = torch.zeros(max(len(steps), 1), dtype=torch.long)
+        self._kept += [memory, values, first]
+        weights, degree, message = (one.data_ptr() for one in memory[-3:])
+        self._memory = {
+            "values": values.data_ptr(),
+            "weights": weights,
+            "degree": degree,
+            "message": message,
+            "message_first": first.data_ptr(),
+        }
+
+
+def _pad(value: Tensor, width: int) -> Tensor:
+    """A tensor whose last dimension is filled up with zeros."""
+    return torch.nn.functional.pad(value, (0, width - value.size(-1)))

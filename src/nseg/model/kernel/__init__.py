@@ -1,0 +1,123 @@
+"""The kernel that runs recorded passes (``passes.c``), compiled when it is needed first, and kept in the cache folder.
+
+Without a C compiler, or with the environment variable NSEG_KERNEL=0, torch runs the passes: the same answers, more slowly.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from ctypes import POINTER, Structure, c_double, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nseg.storage.files import cache_folder
+
+TILE = 8
+"""Widths of values are multiples of this."""
+
+TYPES = {torch.float32: "float", torch.float64: "double"}
+"""Number types that the kernel is built for, as C calls them."""
+
+INSTRUCTIONS = {
+    "AVX512": ["-DBYTES=64", "-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"],
+    "AVX2": ["-DBYTES=32", "-mavx2", "-mfma"],
+}
+"""Arguments of the compiler by what torch calls the processor's instructions; others have vectors of 16 bytes."""
+
+FLAGS = ["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-shared", "-fPIC"]
+
+SWITCH = "NSEG_KERNEL"
+"""Environment variable that switches the kernel off if it is 0."""
+
+
+def _fields(pointers: str, numbers: str = "", reals: str = "", last: str = "") -> list[tuple[str, Any]]:
+    kinds = (pointers, c_void_p), (numbers, c_int64), (reals, c_double), (last, c_void_p)
+    return [(name, kind) for names, kind in kinds for name in names.split()]
+
+
+class Degrees(Structure):
+    """``Degrees`` of passes.c."""
+
+    _fields_ = _fields("node other weight loops outside loose")
+
+
+class Messages(Structure):
+    """``Messages`` of passes.c."""
+
+    _fields_ = _fields("ptr sender edge factor coefficient", "degrees mean")
+
+
+class Operation(Structure):
+    """``Operation`` of passes.c."""
+
+    _fields_ = _fields(
+        "", "code target source other width fan_in stride level messages activation", "slope", "shared row bias"
+    )
+
+
+class Pass(Structure):
+    """``Pass`` of passes.c."""
+
+    _fields_ = [
+        *_fields("node_ptr edge_ptr place rows row_ptr row", "instances"),
+        ("degrees", POINTER(Degrees)),
+        ("messages", POINTER(Messages)),
+        ("operations", POINTER(Operation)),
+        *_fields("", "num_degrees num_messages num_operations outputs factors"),
+    ]
+
+
+class Question(Structure):
+    """``Question`` of passes.c."""
+
+    _fields_ = [
+        *_fields("instance", "number"),
+        *_fields("kept", "subsets elements"),
+        *_fields("keeps outside", "worlds"),
+        *_fields("edge_element edge_first edge_range node_element node_first node_range"),
+        *_fields("output row_first", "output_rows"),
+        *_fields("values weights degree message message_first"),
+    ]
+
+
+@cache
+def load_kernel(dtype: torch.dtype) -> ctypes.CDLL | None:
+    """The kernel for a number type and this processor, compiled if this has not been done before; None if it cannot be."""
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if os.environ.get(SWITCH) == "0" or compiler is None or dtype not in TYPES:
+        return None
+    source = Path(__file__).with_name("passes.c")
+    instructions = INSTRUCTIONS.get(torch.backends.cpu.get_cpu_capability(), ["-DBYTES=16"])
+    flags = [*FLAGS, f"-DREAL={TYPES[dtype]}", *instructions]
+    key = hashlib.sha256("\n".join([source.read_text(), *flags, platform.platform()]).encode()).hexdigest()[:20]
+    path = cache_folder() / "kernel" / f"{key}.so"
+    try:
+        if not path.exists():
+            _compile([compiler, *flags, str(source), "-lm"], path)
+        kernel = ctypes.CDLL(str(path))
+    except (OSError, subprocess.SubprocessError):
+        return None
+    kernel.run_passes.argtypes = [POINTER(Pass), POINTER(Question)]
+    kernel.count_kept.argtypes = [c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p]
+    for function in (kernel.run_passes, kernel.lanes):
+        function.restype = c_int64
+    return kernel
+
+
+def _compile(command: Sequence[str], path: Path) -> None:
+    """Compile to a file that nobody sees before it is complete."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        built = Path(folder) / path.name
+        subprocess.run([*command, "-o", str(built)], check=True, capture_output=True, timeout=120)
+        built.replace(path)

@@ -1,0 +1,405 @@
+/* Forward passes of a recorded network over many worlds of small graphs.
+ *
+ * One lane of a vector is one world. All values of one instance in LANES worlds stay in the cache, [rows, width, LANES], so
+ * that a pass reads and writes hardly any memory, and no lane depends on what the others hold. Widths are multiples of TILE;
+ * the columns that fill them up are never read by what follows.
+ *
+ * Compiled once per instruction set and number type (-DREAL, -DBYTES); loaded by nseg.model.kernel.
+ */
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <tgmath.h>
+
+#define LANES ((int)(BYTES / sizeof(REAL)))
+#define TILE 8
+
+typedef REAL vec __attribute__((vector_size(BYTES)));
+typedef __typeof__((vec){0} < (vec){0}) mask;
+
+/* Degrees of the nodes, without the edges that are deleted. */
+typedef struct {
+    const int32_t *node;    /* [E] receiver of each edge */
+    const int32_t *other;   /* [E] sender of each edge */
+    const REAL *weight;     /* [E] weight of each edge; null for 1 */
+    const REAL *loops;      /* [N] weight of the self-loops that a layer adds */
+    const REAL *outside;    /* [N] weight of the edges outside the instance */
+    const REAL *loose;      /* [E] weight of the reverse outside that goes with an edge; null for 0 */
+} Degrees;
+
+/* Messages of a step, ordered by receiver, and how their weights follow from those of the edges. */
+typedef struct {
+    const int64_t *ptr;     /* [N + 1] first message of each receiver */
+    const int32_t *sender;  /* [M] */
+    const int32_t *edge;    /* [M] edge of each message, -1 for self-loops that the layer added */
+    const REAL *factor;     /* [M] what each is multiplied by before averaging; null for 1 */
+    const REAL *coefficient;/* [M] and after it; null for 1 */
+    int64_t degrees;        /* number of the degrees that messages are divided by; -1 for none */
+    int64_t mean;           /* whether messages are averaged */
+} Messages;
+
+enum { PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES };
+enum { NONE, RELU, LEAKY, ELU, SIGMOID, TANH };
+
+/* An operation: target = activation(operation(source, other) + bias). */
+typedef struct {
+    int64_t code, target, source, other; /* values by number; other is -1 if it is not used or does not vary */
+    int64_t width, fan_in, stride;       /* columns of the target, of the source, and of the source in memory */
+    int64_t level;                       /* number of the row counts of the target; -1: one row per instance */
+    int64_t messages;                    /* PRODUCT: number of the messages; JOIN: first column */
+    int64_t activation;
+    double slope;                        /* of LEAKY and ELU */
+    const REAL *shared;                  /* [N, width] in place of source (PRODUCT, FEATURES) or other; null if there is none */
+    const REAL *row;                     /* [width] or [fan_in, width] (LINEAR): the same for all rows; null if there is none */
+    const REAL *bias;                    /* [width]; null for 0 */
+} Operation;
+
+typedef struct {
+    const int64_t *node_ptr, *edge_ptr;  /* [B + 1] */
+    const int32_t *place;                /* [N] number of each node in its instance; here nodes are ordered by hops */
+    const int32_t *rows;                 /* [levels, B] rows of a value */
+    const int64_t *row_ptr;              /* [B + 1] first explained row of each instance */
+    const int32_t *row;                  /* [R] explained rows of the last value; null: its only row */
+    int64_t instances;
+    const Degrees *degrees;
+    const Messages *messages;
+    const Operation *operations;
+    int64_t num_degrees, num_messages, num_operations;
+    int64_t outputs;                     /* columns of the last value that are returned */
+    int64_t factors;                     /* factors of a node's features: 1 or one per feature */
+} Pass;
+
+/* What one call asks: W worlds of P subsets of some instances, which may be given several times. */
+typedef struct {
+    const int64_t *instance;             /* [b] */
+    int64_t number;                      /* b */
+    const uint8_t *kept;                 /* [P, elements] whether each element is in a subset */
+    int64_t subsets, elements;
+    const uint8_t *keeps;                /* [W, 2] whether edges, and nodes, of the subset are kept, or all others */
+    const REAL *outside;                 /* [W] whether edges outside the instances stay */
+    int64_t worlds;                      /* W */
+    const int64_t *edge_element;         /* element of each edge; null: edges are not changed */
+    const int64_t *edge_first;           /* [b] an instance's first edge */
+    const int64_t *edge_range;           /* [b + 1] and its first element among the edges */
+    const int64_t *node_element;         /* [., factors] element of each node's factors; null: features are not changed */
+    const int64_t *node_first, *node_range;
+    REAL *output;                        /* [P, W, output_rows, outputs] */
+    const int64_t *row_first;            /* [b] */
+    int64_t output_rows;
+    vec **values;                        /* memory of each value, for the largest instance */
+    vec *weights;                        /* [edges of the largest instance] */
+    vec *degree;                         /* [degrees, nodes] */
+    vec *message;                        /* one vector for each message of the largest instance, of all kinds */
+    int64_t *message_first;              /* [messages] where those of each kind begin */
+} Question;
+
+/* Where a world of an instance is asked for. */
+typedef struct {
+    int64_t copy, subset, world;         /* which of the instances, the subsets and the worlds of the question */
+} Place;
+
+/* Where a subset of an instance is asked for. */
+typedef struct {
+    int64_t copy, subset;
+    int64_t same;                        /* number of the first one that is equal */
+} Asked;
+
+static inline const uint8_t *kept_by(const Question *q, int64_t subset) { return q->kept + subset * q->elements; }
+
+static inline REAL *output_of(const Pass *p, const Question *q, int64_t copy, int64_t subset, int64_t world) {
+    return q->output + ((subset * q->worlds + world) * q->output_rows + q->row_first[copy]) * p->outputs;
+}
+
+static inline vec same_in_all(REAL x) { return x - (vec){0}; }
+
+static inline vec choose(mask yes, vec a, vec b) { return (vec)(((mask)a & yes) | ((mask)b & ~yes)); }
+
+static vec activate(vec x, int64_t kind, REAL slope) {
+    vec zero = {0};
+    if (kind == RELU) return choose(x < zero, zero, x); /* what is not a number stays so */
+    if (kind == LEAKY) return choose(x < zero, x * slope, x);
+    if (kind == NONE) return x;
+    for (int k = 0; k < LANES; k++) {
+        if (kind == ELU) x[k] = x[k] > 0 ? x[k] : slope * (REAL)expm1(x[k]);
+        if (kind == SIGMOID) x[k] = (REAL)(1 / (1 + exp(-(double)x[k])));
+        if (kind == TANH) x[k] = (REAL)tanh(x[k]);
+    }
+    return x;
+}
+
+static inline void finish(vec *to, const vec *sum, const Operation *op, int64_t column) {
+    for (int t = 0; t < TILE; t++) {
+        vec x = op->bias ? sum[t] + op->bias[column + t] : sum[t];
+        to[column + t] = op->activation ? activate(x, op->activation, (REAL)op->slope) : x;
+    }
+}
+
+/* What each node receives: the sum of its senders' rows times the weights of the messages. */
+static void product(vec *to, const vec *from, const REAL *shared, const vec *weight, const Messages *m, int64_t first,
+                    int64_t rows, const Operation *op) {
+    int64_t begin = m->ptr[first];
+    for (int64_t i = 0; i < rows; i++) {
+        for (int64_t c = 0; c < op->width; c += TILE) {
+            vec sum[TILE] = {0};
+            for (int64_t j = m->ptr[first + i]; j < m->ptr[first + i + 1]; j++) {
+                vec w = weight[j - begin];
+                if (shared) {
+                    const REAL *sent = shared + (first + m->sender[j]) * op->width + c;
+                    for (int t = 0; t < TILE; t++) sum[t] += w * sent[t];
+                } else {
+                    const vec *sent = from + m->sender[j] * op->width + c;
+                    for (int t = 0; t < TILE; t++) sum[t] += w * sent[t];
+                }
+            }
+            finish(to + i * op->width, sum, op, c);
+        }
+    }
+}
+
+static void linear(vec *to, const vec *from, int64_t rows, const Operation *op) {
+    for (int64_t i = 0; i < rows; i++) {
+        const vec *x = from + i * op->stride;
+        for (int64_t c = 0; c < op->width; c += TILE) {
+            vec sum[TILE] = {0};
+            for (int64_t f = 0; f < op->fan_in; f++) {
+                const REAL *w = op->row + f * op->width + c;
+                vec value = x[f];
+                for (int t = 0; t < TILE; t++) sum[t] += value * w[t];
+            }
+            finish(to + i * op->width, sum, op, c);
+        }
+    }
+}
+
+/* Sums and products, element by element, of a value and another one, shared rows, or the same row for all. */
+static void elementwise(vec *to, const vec *a, const vec *b, int64_t first, int64_t rows, const Operation *op) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = 0; c < op->width; c += TILE) {
+            vec sum[TILE];
+            for (int t = 0; t < TILE; t++) {
+                int64_t at = i * op->width + c + t;
+                vec y = b ? b[at] : same_in_all(1);
+                if (op->shared) y = y * op->shared[first * op->width + at];
+                if (op->row) y = y * op->row[c + t];
+                sum[t] = op->code == TIMES ? a[at] * y : a[at] + y;
+            }
+            finish(to + i * op->width, sum, op, c);
+        }
+}
+
+static void pool(vec *to, const vec *from, int64_t rows, const Operation *op) {
+    for (int64_t c = 0; c < op->width; c += TILE) {
+        vec sum[TILE] = {0};
+        for (int64_t i = 0; i < rows; i++)
+            for (int t = 0; t < TILE; t++) sum[t] += from[i * op->width + c + t];
+        finish(to, sum, op, c);
+    }
+}
+
+static void join(vec *to, const vec *from, int64_t rows, const Operation *op) {
+    for (int64_t i = 0; i < rows; i++)
+        memcpy(to + i * op->width + op->messages, from + i * op->stride, op->fan_in * sizeof(vec));
+}
+
+/* Features times their factors. */
+static void features(vec *to, const Pass *p, const Question *q, const Place *lane, int64_t g, const Operation *op) {
+    int64_t first = p->node_ptr[g], number = p->node_ptr[g + 1] - first;
+    for (int k = 0; k < LANES; k++) {
+        const uint8_t *kept = kept_by(q, lane[k].subset), others = !q->keeps[2 * lane[k].world + 1];
+        const int64_t *element = q->node_element + q->node_first[lane[k].copy] * p->factors;
+        for (int64_t i = 0; i < number; i++) {
+            const int64_t *own = element + p->place[first + i] * p->factors;
+            const REAL *x = op->shared + (first + i) * op->width;
+            for (int64_t c = 0; c < op->fan_in; c++)
+                to[i * op->width + c][k] = kept[own[p->factors == 1 ? 0 : c]] != others ? x[c] : 0;
+        }
+    }
+}
+
+/* Weights of the messages, from those of the edges and the degrees that they leave. */
+static void weigh(const Pass *p, const Question *q, const Place *lane, int64_t g) {
+    int64_t first = p->node_ptr[g], number = p->node_ptr[g + 1] - first;
+    int64_t edge = p->edge_ptr[g], edges = p->edge_ptr[g + 1] - edge;
+    vec outside, zero = {0}, one = same_in_all(1);
+    for (int k = 0; k < LANES; k++) {
+        outside[k] = q->outside[lane[k].world];
+        if (q->edge_element) {
+            const uint8_t *kept = kept_by(q, lane[k].subset), others = !q->keeps[2 * lane[k].world];
+            const int64_t *element = q->edge_element + q->edge_first[lane[k].copy];
+            for (int64_t e = 0; e < edges; e++) q->weights[e][k] = kept[element[e]] != others;
+        }
+    }
+    if (!q->edge_element)
+        for (int64_t e = 0; e < edges; e++) q->weights[e] = one;
+    for (int64_t r = 0; r < p->num_degrees; r++) {
+        const Degrees *d = p->degrees + r;
+        vec *degree = q->degree + r * number;
+        for (int64_t i = 0; i < number; i++) degree[i] = d->loops[first + i] + d->outside[first + i] * outside;
+        for (int64_t e = 0; e < edges; e++) {
+            vec w = q->weights[e];
+            degree[d->node[edge + e]] += d->weight ? w * d->weight[edge + e] : w;
+            if (d->loose) degree[d->other[edge + e]] += w * d->loose[edge + e];
+        }
+        for (int64_t i = 0; i < number; i++) {
+            REAL *found = (REAL *)(degree + i);
+            for (int k = 0; k < LANES; k++) found[k] = found[k] > (REAL)1e-3 ? 1 / sqrt(found[k]) : 0;
+        }
+    }
+    vec *weight = q->message;
+    for (int64_t r = 0; r < p->num_messages; r++) {
+        const Messages *m = p->messages + r;
+        const vec *root = m->degrees < 0 ? 0 : q->degree + m->degrees * number;
+        q->message_first[r] = weight - q->message;
+        for (int64_t i = 0; i < number; i++) {
+            int64_t begin = m->ptr[first + i], end = m->ptr[first + i + 1];
+            vec total = zero;
+            for (int64_t j = begin; j < end; j++) {
+                vec w = m->edge[j] < 0 ? one : q->weights[m->edge[j]];
+                if (root) w = w * root[m->sender[j]] * root[i];
+                if (m->factor) w = w * m->factor[j];
+                total += w;
+                weight[j - begin] = w;
+            }
+            if (m->mean) {
+                vec least = same_in_all((REAL)1e-3);
+                vec share = (REAL)(end - begin) / choose(total < least, least, total);
+                for (int64_t j = begin; j < end; j++) weight[j - begin] *= share;
+            }
+            if (m->coefficient)
+                for (int64_t j = begin; j < end; j++) weight[j - begin] *= m->coefficient[j];
+            weight += end - begin;
+        }
+    }
+}
+
+static void run_block(const Pass *p, const Question *q, const Place *lane, int64_t g) {
+    int64_t first = p->node_ptr[g];
+    weigh(p, q, lane, g);
+    for (int64_t o = 0; o < p->num_operations; o++) {
+        const Operation *op = p->operations + o;
+        vec *to = q->values[op->target];
+        const vec *from = op->source < 0 ? 0 : q->values[op->source];
+        int64_t rows = op->level < 0 ? 1 : p->rows[op->level * p->instances + g];
+        if (op->code == PRODUCT)
+            product(to, from, op->shared, q->message + q->message_first[op->messages], p->messages + op->messages, first,
+                    rows, op);
+        else if (op->code == LINEAR) linear(to, from, rows, op);
+        else if (op->code == POOL) pool(to, from, p->node_ptr[g + 1] - first, op);
+        else if (op->code == JOIN) join(to, from, rows, op);
+        else if (op->code == FEATURES) features(to, p, q, lane, g, op);
+        else elementwise(to, from, op->other < 0 ? 0 : q->values[op->other], op->level < 0 ? g : first, rows, op);
+    }
+}
+
+static uint64_t hash(const uint8_t *value, int64_t number, uint64_t found) {
+    for (; number > 0; value += 8, number -= 8) {
+        uint64_t bits = 0;
+        memcpy(&bits, value, number < 8 ? number : 8);
+        found = (found ^ bits) * 0x9E3779B97F4A7C15u;
+        found ^= found >> 29;
+    }
+    return found;
+}
+
+/* Elements of an instance in a part: how many, and where in a subset they begin. */
+static inline int64_t part_of(const int64_t *range, int64_t copy, int64_t *first) {
+    *first = range ? range[copy] : 0;
+    return range ? range[copy + 1] - range[copy] : 0;
+}
+
+static int equal(const Question *q, Asked a, Asked b) {
+    const uint8_t *one = kept_by(q, a.subset), *other = kept_by(q, b.subset);
+    int64_t x, y, edges = part_of(q->edge_range, a.copy, &x);
+    part_of(q->edge_range, b.copy, &y);
+    if (memcmp(one + x, other + y, edges)) return 0;
+    int64_t nodes = part_of(q->node_range, a.copy, &x);
+    part_of(q->node_range, b.copy, &y);
+    return !memcmp(one + x, other + y, nodes);
+}
+
+/* Moves the subsets of one instance that differ from all before to the front, and points the others to the first that is
+ * equal. Returns how many differ. The table has `slots` entries, a power of two. */
+static int64_t different(const Question *q, Asked *asked, int64_t number, int64_t *table, int64_t slots) {
+    int64_t found = 0;
+    for (int64_t t = 0; t < slots; t++) table[t] = -1;
+    for (int64_t i = 0; i < number; i++) {
+        Asked one = asked[i];
+        int64_t first, edges = part_of(q->edge_range, one.copy, &first);
+        uint64_t key = hash(kept_by(q, one.subset) + first, edges, 1);
+        int64_t nodes = part_of(q->node_range, one.copy, &first);
+        key = hash(kept_by(q, one.subset) + first, nodes, key);
+        int64_t at = key & (slots - 1);
+        while (table[at] >= 0 && !equal(q, one, asked[table[at]])) at = (at + 1) & (slots - 1);
+        if (table[at] < 0) {
+            table[at] = found;
+            asked[i] = asked[found];
+            asked[found++] = one;
+        } else asked[i].same = table[at];
+    }
+    return found;
+}
+
+/* Runs all worlds of the different subsets of one instance, LANES at a time, and writes what is asked for. */
+static void run_instance(const Pass *p, const Question *q, int64_t g, const Asked *asked, int64_t number, int64_t different) {
+    const Operation *end = p->operations + p->num_operations - 1;
+    const vec *last = q->values[end->target];
+    int64_t rows = p->row_ptr[g + 1] - p->row_ptr[g], worlds = different * q->worlds;
+    for (int64_t block = 0; block < worlds; block += LANES) {
+        Place lane[LANES];
+        for (int k = 0; k < LANES; k++) {
+            int64_t i = block + k < worlds ? block + k : block;
+            lane[k] = (Place){asked[i / q->worlds].copy, asked[i / q->worlds].subset, i % q->worlds};
+        }
+        run_block(p, q, lane, g);
+        for (int k = 0; k < LANES && block + k < worlds; k++) {
+            REAL *to = output_of(p, q, lane[k].copy, lane[k].subset, lane[k].world);
+            for (int64_t r = 0; r < rows; r++) {
+                const vec *row = last + (p->row ? p->row[p->row_ptr[g] + r] : 0) * end->width;
+                for (int64_t c = 0; c < p->outputs; c++) to[r * p->outputs + c] = row[c][k];
+            }
+        }
+    }
+    for (int64_t i = different; i < number; i++)
+        for (int64_t w = 0; w < q->worlds; w++)
+            memcpy(output_of(p, q, asked[i].copy, asked[i].subset, w),
+                   output_of(p, q, asked[asked[i].same].copy, asked[asked[i].same].subset, w),
+                   rows * p->outputs * sizeof(REAL));
+}
+
+/* Adds the number of elements of each instance that each subset has, in one part. */
+void count_kept(const uint8_t *kept, int64_t subsets, int64_t elements, const int64_t *range, int64_t number, int64_t *count) {
+    for (int64_t k = 0; k < subsets; k++, kept += elements, count += number)
+        for (int64_t s = 0; s < number; s++) {
+            int64_t found = 0;
+            for (int64_t i = range[s]; i < range[s + 1]; i++) found += kept[i];
+            count[s] += found;
+        }
+}
+
+int64_t lanes(void) { return LANES; }
+
+/* Answers a question. Returns 0, or 1 if there is not enough memory. */
+int64_t run_passes(const Pass *p, const Question *q) {
+    int64_t *first = calloc(p->instances + 2, sizeof(int64_t)), *copy = malloc((q->number + 1) * sizeof(int64_t));
+    int64_t most = 0, slots = 1;
+    if (!first || !copy) return 1;
+    for (int64_t s = 0; s < q->number; s++) first[q->instance[s] + 2]++;
+    for (int64_t g = 0; g < p->instances; g++) {
+        if (first[g + 2] > most) most = first[g + 2];
+        first[g + 2] += first[g + 1];
+    }
+    for (int64_t s = 0; s < q->number; s++) copy[first[q->instance[s] + 1]++] = s;
+    while (slots < 2 * most * q->subsets) slots *= 2;
+    Asked *asked = malloc((most * q->subsets + 1) * sizeof(Asked));
+    int64_t *table = malloc(slots * sizeof(int64_t));
+    if (!asked || !table) return 1;
+    for (int64_t g = 0; g < p->instances; g++) {
+        int64_t number = 0, size = 1;
+        for (int64_t c = first[g]; c < first[g + 1]; c++)
+            for (int64_t k = 0; k < q->subsets; k++) asked[number++] = (Asked){copy[c], k, 0};
+        while (size < 2 * number) size *= 2;
+        if (number) run_instance(p, q, g, asked, number, different(q, asked, number, table, size));
+    }
+    free(first), free(copy), free(asked), free(table);
+    return 0;
+}
