@@ -69,12 +69,17 @@ class Programs:
         self._asked: dict[tuple[bool, bool], int] = {}
 
     def find(self, runner: Recordable, weighed: bool, masked: bool) -> Program | None:
-        """The recorded pass, if there is one or if it is time to make one."""
+        """The recorded pass to replay, if there is one or if it is time to make one."""
+        key = weighed, masked
+        self._asked[key] = self._asked.get(key, 0) + 1
+        if self._asked[key] <= RECORD_AFTER:  # an earlier recording, too, so that all calls agree to the last bit
+            return None
+        return self.find_now(runner, weighed, masked)
+
+    def find_now(self, runner: Recordable, weighed: bool, masked: bool) -> Program | None:
+        """The recorded pass, which is made if there is none."""
         key = weighed, masked
         if key not in self._found:
-            self._asked[key] = self._asked.get(key, 0) + 1
-            if self._asked[key] <= RECORD_AFTER:  # an earlier recording, too, so that all calls agree to the last bit
-                return None
             try:
                 self._found[key] = _kept_program(runner, weighed, masked) or record(runner, weighed, masked)
             except Exception as error:  # whatever a model does that cannot be recorded: it is run instead

@@ -171,7 +171,7 @@ class WorldRunner:
         """
         if not self.strategy.planned or isinstance(self.model, HeteroModel) or set(worlds.parts) - {EDGES, NODES}:
             return None
-        program = self._programs.find(self, EDGES in worlds.parts, NODES in worlds.parts)
+        program = self._programs.find_now(self, EDGES in worlds.parts, NODES in worlds.parts)
         if program is None or not program.shared:
             return None
         root, numbers = self.origin
