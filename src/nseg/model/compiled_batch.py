@@ -88,7 +88,7 @@ class CompiledBatch:
         self._sort_nodes()
         degrees = [] if deletes is None else deletes.degree_data()
         deletions = [Deletion()] * len(steps) if deletes is None else deletes.deletions()
-        messages = [self._messages(kind, steps[kind.step], deletions[kind.step]) for kind in compiled.messages]
+        messages, self._message_numbers = self._different_messages(steps, deletions)
         self._pass = kernel.Pass(
             node_ptr=self._point(instances.ptr[Role.NODE]),
             edge_ptr=self._point(instances.ptr[Role.EDGE]),
@@ -98,7 +98,7 @@ class CompiledBatch:
             row=self._point(self._explained_rows(), torch.int32),
             instances=len(instances),
             degrees=(kernel.Degrees * len(degrees))(*map(self._degrees, degrees)),
-            messages=(kernel.Messages * len(messages))(*messages),
+            messages=(kernel.Messages * len(messages))(*map(self._point_to_messages, messages)),
             operations=(kernel.Operation * len(compiled.steps))(*map(self._operation, compiled.steps)),
             num_degrees=len(degrees),
             num_messages=len(messages),
@@ -106,7 +106,7 @@ class CompiledBatch:
             outputs=compiled.result.width,
             factors=1,
         )
-        self._allocate(len(degrees), [steps[kind.step] for kind in compiled.messages])
+        self._allocate(len(degrees), messages)
 
     def run(self, worlds: SubsetWorlds, which: Tensor, instances: InstanceBatch) -> Tensor:
         """The model's output for the explained rows, [K, R, ...].
@@ -170,7 +170,8 @@ class CompiledBatch:
         """Address of a tensor, which is kept."""
         if value is None:
             return None
-        value = value.detach().to(dtype or (self.dtype if value.is_floating_point() else torch.long)).contiguous()
+        dtype = dtype or (self.dtype if value.is_floating_point() else value.dtype)
+        value = value.detach().to(dtype).contiguous()
         self._kept.append(value)
         return value.data_ptr()
 
@@ -210,25 +211,40 @@ class CompiledBatch:
             loose=self._point(data.loose),
         )
 
-    def _messages(self, kind: MessageKind, step: Messages, deletion: Deletion) -> kernel.Messages:
+    def _messages(self, kind: MessageKind, step: Messages, deletion: Deletion) -> dict[str, Tensor | int | None]:
+        """Fields of ``Messages``."""
         receiver, sender = step.edge_index[step.call.receiver], step.edge_index[1 - step.call.receiver]
         place = self._position[receiver] + self._first[receiver]
         order = torch.argsort(place, stable=True)
         edge = step.edge[order]
         own = self.instances.ptr[Role.EDGE][self.instances.node_owner[receiver[order]]]
-        coefficient = None
-        for factor in kind.factors:
-            value = self._get(factor).flatten()
-            coefficient = value if coefficient is None else coefficient * value
-        return kernel.Messages(
-            ptr=self._point(offsets(place.bincount(minlength=self.instances.num_nodes))),
-            sender=self._point(self._position[sender[order]], torch.int32),
-            edge=self._point(torch.where(edge < 0, -1, edge - own), torch.int32),
-            factor=self._point(None if deletion.factor is None else deletion.factor.flatten()[order]),
-            coefficient=self._point(None if coefficient is None else coefficient[order]),
-            degrees=deletion.degrees,
-            mean=int(deletion.mean),
-        )
+        factor = None
+        for value in (deletion.factor, *map(self._get, kind.factors)):
+            if value is not None:
+                factor = value.flatten() if factor is None else factor * value.flatten()
+        if factor is not None and torch.allclose(factor, torch.ones_like(factor), rtol=1e-6):
+            factor = None  # what a layer divides by is what deletion multiplies by
+        return {
+            "ptr": offsets(place.bincount(minlength=self.instances.num_nodes)),
+            "sender": self._position[sender[order]].int(),
+            "edge": torch.where(edge < 0, -1, edge - own).int(),
+            "factor": None if factor is None else factor[order].to(self.dtype),
+            "degrees": deletion.degrees,
+            "mean": int(deletion.mean),
+        }
+
+    def _different_messages(
+        self, steps: Sequence[Messages], deletions: Sequence[Deletion]
+    ) -> tuple[list[dict[str, Tensor | int | None]], list[int]]:
+        """The kinds of messages that differ, and which of them each kind is."""
+        found: list[dict[str, Tensor | int | None]] = []
+        numbers = []
+        for kind in self.compiled.messages:
+            one = self._messages(kind, steps[kind.step], deletions[kind.step])
+            number = next((n for n, other in enumerate(found) if all(_same(one[k], other[k]) for k in one)), len(found))
+            found += [one] if number == len(found) else []
+            numbers.append(number)
+        return found, numbers
 
     def _operation(self, step: Step) -> kernel.Operation:
         target, source = step.target, step.source
@@ -243,7 +259,7 @@ class CompiledBatch:
             fan_in=target.width if source is None else source.width,
             stride=width if source is None else padded(source.width),
             level=-1 if target.level == GRAPHS else self._levels.index(target.level),
-            messages=step.messages,
+            messages=self._message_numbers[step.messages] if step.code is Code.PRODUCT else step.messages,
             activation=step.activation[0],
             slope=step.activation[1],
             shared=self._point(self._shared_rows(step, width)),
@@ -279,34 +295,49 @@ class CompiledBatch:
             raise NotCompilableError
         return _pad(value.new_zeros(instances.num_nodes, value.size(1)).index_copy(0, rows, value)[self._order], width)
 
-    def _allocate(self, degrees: int, steps: Sequence[Messages]) -> None:
+    def _point_to_messages(self, fields: dict[str, Tensor | int | None]) -> kernel.Messages:
+        given = {name: value if isinstance(value, int) else self._point(value) for name, value in fields.items()}
+        return kernel.Messages(**given)
+
+    def _allocate(self, degrees: int, messages: Sequence[dict[str, Tensor | int | None]]) -> None:
         """Memory for one instance in as many worlds as there are lanes."""
         instances, lanes = self.instances, int(self._library.lanes())
         nodes, edges = (int(instances.ptr[role].diff().max()) for role in (Role.NODE, Role.EDGE))
         sizes: dict[int, int] = {}
         for step in self.compiled.steps:
             buffer, level = self.compiled.buffers[step.target.number], step.target.level
-            rows = (
-                1 if level == GRAPHS else nodes if level == ALL_NODES else int(self._rows[self._levels.index(level)].max())
-            )
+            rows = 1 if level == GRAPHS else nodes
+            if level not in (GRAPHS, ALL_NODES):
+                rows = int(self._rows[self._levels.index(level)].max())
             sizes[buffer] = max(sizes.get(buffer, 0), rows * padded(step.target.width))
-        messages = sum(int(step.layout.ptr.diff().max()) for step in steps)
-        wanted = [sizes.get(buffer, 0) for buffer in range(max(sizes) + 1)]
-        wanted += [edges, degrees * nodes, messages]
+        most = [int(one["ptr"][instances.ptr[Role.NODE]].diff().max()) for one in messages]
+        wanted = [*(sizes.get(buffer, 0) for buffer in range(max(sizes) + 1)), degrees * nodes, *most]
         if sum(wanted) * lanes * self.dtype.itemsize > MOST_MEMORY:
             raise NotCompilableError
-        memory = [torch.zeros(max(size, 1) * lanes, dtype=self.dtype) for size in wanted]
-        values = torch.tensor([one.data_ptr() for one in memory[:-3]])
-        first = torch.zeros(max(len(steps), 1), dtype=torch.long)
-        self._kept += [memory, values, first]
-        weights, degree, message = (one.data_ptr() for one in memory[-3:])
+        memory = [self._point(torch.zeros(max(size, 1) * lanes, dtype=self.dtype)) for size in wanted]
+        *values, degree = memory[: len(memory) - len(messages)]
+        sent = [
+            kernel.Sent(
+                weight=weight,
+                sender=self._point(torch.zeros(max(number, 1), dtype=torch.int32), torch.int32),
+                ptr=self._point(torch.zeros(nodes + 1, dtype=torch.int32), torch.int32),
+            )
+            for weight, number in zip(memory[len(values) + 1 :], most, strict=True)
+        ]
         self._memory = {
-            "values": values.data_ptr(),
-            "weights": weights,
+            "values": self._point(torch.tensor(values)),
+            "bits": self._point(torch.zeros(max(edges, 1), dtype=torch.int32), torch.int32),
+            "on": self._point(torch.zeros(max(edges, 1), dtype=torch.int32), torch.int32),
             "degree": degree,
-            "message": message,
-            "message_first": first.data_ptr(),
+            "sent": (kernel.Sent * len(sent))(*sent),
         }
+
+
+def _same(one: Tensor | int | None, other: Tensor | int | None) -> bool:
+    """Whether two fields of messages are equal."""
+    if isinstance(one, Tensor) and isinstance(other, Tensor):
+        return torch.equal(one, other)
+    return one is other or (isinstance(one, int) and one == other)
 
 
 def _pad(value: Tensor, width: int) -> Tensor:

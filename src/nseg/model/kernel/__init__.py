@@ -54,7 +54,7 @@ class Degrees(Structure):
 class Messages(Structure):
     """``Messages`` of passes.c."""
 
-    _fields_ = _fields("ptr sender edge factor coefficient", "degrees mean")
+    _fields_ = _fields("ptr sender edge factor", "degrees mean")
 
 
 class Operation(Structure):
@@ -77,6 +77,12 @@ class Pass(Structure):
     ]
 
 
+class Sent(Structure):
+    """``Sent`` of passes.c."""
+
+    _fields_ = _fields("weight sender ptr")
+
+
 class Question(Structure):
     """``Question`` of passes.c."""
 
@@ -86,7 +92,8 @@ class Question(Structure):
         *_fields("keeps outside", "worlds"),
         *_fields("edge_element edge_first edge_range node_element node_first node_range"),
         *_fields("output row_first", "output_rows"),
-        *_fields("values weights degree message message_first"),
+        *_fields("values bits on degree"),
+        ("sent", POINTER(Sent)),
     ]
 
 

@@ -15,7 +15,8 @@
 #define TILE 8
 
 typedef REAL vec __attribute__((vector_size(BYTES)));
-typedef __typeof__((vec){0} < (vec){0}) mask;
+typedef __typeof__(__builtin_choose_expr(sizeof(REAL) == 4, (int32_t)0, (int64_t)0)) whole;
+typedef whole mask __attribute__((vector_size(BYTES)));
 
 /* Degrees of the nodes, without the edges that are deleted. */
 typedef struct {
@@ -32,8 +33,7 @@ typedef struct {
     const int64_t *ptr;     /* [N + 1] first message of each receiver */
     const int32_t *sender;  /* [M] */
     const int32_t *edge;    /* [M] edge of each message, -1 for self-loops that the layer added */
-    const REAL *factor;     /* [M] what each is multiplied by before averaging; null for 1 */
-    const REAL *coefficient;/* [M] and after it; null for 1 */
+    const REAL *factor;     /* [M] what each is multiplied by besides; null for 1 */
     int64_t degrees;        /* number of the degrees that messages are divided by; -1 for none */
     int64_t mean;           /* whether messages are averaged */
 } Messages;
@@ -69,6 +69,13 @@ typedef struct {
     int64_t factors;                     /* factors of a node's features: 1 or one per feature */
 } Pass;
 
+/* Messages that are sent in any lane, by receiver. */
+typedef struct {
+    vec *weight;
+    int32_t *sender;
+    int32_t *ptr;                        /* [nodes of the largest instance + 1] */
+} Sent;
+
 /* What one call asks: W worlds of P subsets of some instances, which may be given several times. */
 typedef struct {
     const int64_t *instance;             /* [b] */
@@ -87,10 +94,10 @@ typedef struct {
     const int64_t *row_first;            /* [b] */
     int64_t output_rows;
     vec **values;                        /* memory of each value, for the largest instance */
-    vec *weights;                        /* [edges of the largest instance] */
-    vec *degree;                         /* [degrees, nodes] */
-    vec *message;                        /* one vector for each message of the largest instance, of all kinds */
-    int64_t *message_first;              /* [messages] where those of each kind begin */
+    uint32_t *bits;                      /* [elements of the largest instance] lanes that keep an element */
+    uint32_t *on;                        /* [edges of it] lanes in which an edge is there */
+    vec *degree;                         /* [degrees, nodes of it] */
+    Sent *sent;                          /* [messages] those that are sent in any lane */
 } Question;
 
 /* Where a world of an instance is asked for. */
@@ -135,14 +142,13 @@ static inline void finish(vec *to, const vec *sum, const Operation *op, int64_t 
 }
 
 /* What each node receives: the sum of its senders' rows times the weights of the messages. */
-static void product(vec *to, const vec *from, const REAL *shared, const vec *weight, const Messages *m, int64_t first,
-                    int64_t rows, const Operation *op) {
-    int64_t begin = m->ptr[first];
-    for (int64_t i = 0; i < rows; i++) {
+static void product(vec *to, const vec *from, const REAL *shared, const Sent *m, int64_t first, int64_t rows,
+                    const Operation *op) {
+    for (int64_t i = 0; i < rows; i++)
         for (int64_t c = 0; c < op->width; c += TILE) {
             vec sum[TILE] = {0};
-            for (int64_t j = m->ptr[first + i]; j < m->ptr[first + i + 1]; j++) {
-                vec w = weight[j - begin];
+            for (int64_t j = m->ptr[i]; j < m->ptr[i + 1]; j++) {
+                vec w = m->weight[j];
                 if (shared) {
                     const REAL *sent = shared + (first + m->sender[j]) * op->width + c;
                     for (int t = 0; t < TILE; t++) sum[t] += w * sent[t];
@@ -153,7 +159,6 @@ static void product(vec *to, const vec *from, const REAL *shared, const vec *wei
             }
             finish(to + i * op->width, sum, op, c);
         }
-    }
 }
 
 static void linear(vec *to, const vec *from, int64_t rows, const Operation *op) {
@@ -216,73 +221,93 @@ static void features(vec *to, const Pass *p, const Question *q, const Place *lan
     }
 }
 
-/* Weights of the messages, from those of the edges and the degrees that they leave. */
-static void weigh(const Pass *p, const Question *q, const Place *lane, int64_t g) {
+/* 1 in the lanes whose bits are set, 0 in the others. */
+static inline vec weight_of(uint32_t bits) {
+    mask lane;
+    for (int k = 0; k < LANES; k++) lane[k] = (whole)1 << k;
+    return (vec)(((lane & ((mask){0} + (whole)bits)) != 0) & (mask)same_in_all(1));
+}
+
+/* Finds the lanes in which each edge is there. All lanes are of one instance. */
+static void find_edges(const Question *q, const Place *lane, int64_t edges) {
+    if (!q->edge_element) {
+        for (int64_t e = 0; e < edges; e++) q->on[e] = (1u << LANES) - 1;
+        return;
+    }
+    const int64_t *element = q->edge_element + q->edge_first[lane->copy], *range = q->edge_range + lane->copy;
+    uint32_t others = 0;
+    memset(q->bits, 0, (range[1] - range[0]) * sizeof(uint32_t));
+    for (int k = 0; k < LANES; k++) {
+        const uint8_t *kept = kept_by(q, lane[k].subset) + q->edge_range[lane[k].copy];
+        for (int64_t i = 0; i < range[1] - range[0]; i++) q->bits[i] |= (uint32_t)kept[i] << k;
+        others |= (uint32_t)!q->keeps[2 * lane[k].world] << k;
+    }
+    for (int64_t e = 0; e < edges; e++) q->on[e] = q->bits[element[e] - range[0]] ^ others;
+}
+
+/* One over the root of the degree that each node has without the edges that are deleted; 0 if it has none. */
+static void find_degrees(vec *degree, const Degrees *d, const Pass *p, const Question *q, vec outside, int64_t g) {
     int64_t first = p->node_ptr[g], number = p->node_ptr[g + 1] - first;
     int64_t edge = p->edge_ptr[g], edges = p->edge_ptr[g + 1] - edge;
-    vec outside, zero = {0}, one = same_in_all(1);
-    for (int k = 0; k < LANES; k++) {
-        outside[k] = q->outside[lane[k].world];
-        if (q->edge_element) {
-            const uint8_t *kept = kept_by(q, lane[k].subset), others = !q->keeps[2 * lane[k].world];
-            const int64_t *element = q->edge_element + q->edge_first[lane[k].copy];
-            for (int64_t e = 0; e < edges; e++) q->weights[e][k] = kept[element[e]] != others;
+    for (int64_t i = 0; i < number; i++) degree[i] = d->loops[first + i] + d->outside[first + i] * outside;
+    for (int64_t e = 0; e < edges; e++) {
+        if (!q->on[e]) continue;
+        vec w = weight_of(q->on[e]);
+        degree[d->node[edge + e]] += d->weight ? w * d->weight[edge + e] : w;
+        if (d->loose) degree[d->other[edge + e]] += w * d->loose[edge + e];
+    }
+    for (int64_t i = 0; i < number; i++) {
+        REAL *found = (REAL *)(degree + i);
+        for (int k = 0; k < LANES; k++) found[k] = found[k] > (REAL)1e-3 ? 1 / sqrt(found[k]) : 0;
+    }
+}
+
+/* Weighs the messages of a kind; those that no lane sends are left out. */
+static void weigh(const Sent *sent, const Messages *m, const vec *root, const uint32_t *on, int64_t first, int64_t nodes) {
+    int32_t found = 0;
+    for (int64_t i = 0; i < nodes; i++) {
+        int64_t begin = m->ptr[first + i], end = m->ptr[first + i + 1];
+        vec total = {0};
+        sent->ptr[i] = found;
+        for (int64_t j = begin; j < end; j++) {
+            if (m->edge[j] >= 0 && !on[m->edge[j]]) continue;
+            vec w = m->edge[j] < 0 ? same_in_all(1) : weight_of(on[m->edge[j]]);
+            total += w;
+            if (root) w = w * root[m->sender[j]] * root[i];
+            sent->weight[found] = m->factor ? w * m->factor[j] : w;
+            sent->sender[found++] = m->sender[j];
+        }
+        if (m->mean) { /* torch divides by the number of all messages */
+            vec least = same_in_all((REAL)1e-3), share = (REAL)(end - begin) / choose(total < least, least, total);
+            for (int64_t j = sent->ptr[i]; j < found; j++) sent->weight[j] *= share;
         }
     }
-    if (!q->edge_element)
-        for (int64_t e = 0; e < edges; e++) q->weights[e] = one;
-    for (int64_t r = 0; r < p->num_degrees; r++) {
-        const Degrees *d = p->degrees + r;
-        vec *degree = q->degree + r * number;
-        for (int64_t i = 0; i < number; i++) degree[i] = d->loops[first + i] + d->outside[first + i] * outside;
-        for (int64_t e = 0; e < edges; e++) {
-            vec w = q->weights[e];
-            degree[d->node[edge + e]] += d->weight ? w * d->weight[edge + e] : w;
-            if (d->loose) degree[d->other[edge + e]] += w * d->loose[edge + e];
-        }
-        for (int64_t i = 0; i < number; i++) {
-            REAL *found = (REAL *)(degree + i);
-            for (int k = 0; k < LANES; k++) found[k] = found[k] > (REAL)1e-3 ? 1 / sqrt(found[k]) : 0;
-        }
-    }
-    vec *weight = q->message;
+    sent->ptr[nodes] = found;
+}
+
+/* Weights of all messages, from the edges that are there and the degrees that these leave. */
+static void weigh_all(const Pass *p, const Question *q, const Place *lane, int64_t g) {
+    int64_t first = p->node_ptr[g], nodes = p->node_ptr[g + 1] - first;
+    vec outside;
+    for (int k = 0; k < LANES; k++) outside[k] = q->outside[lane[k].world];
+    find_edges(q, lane, p->edge_ptr[g + 1] - p->edge_ptr[g]);
+    for (int64_t r = 0; r < p->num_degrees; r++) find_degrees(q->degree + r * nodes, p->degrees + r, p, q, outside, g);
     for (int64_t r = 0; r < p->num_messages; r++) {
         const Messages *m = p->messages + r;
-        const vec *root = m->degrees < 0 ? 0 : q->degree + m->degrees * number;
-        q->message_first[r] = weight - q->message;
-        for (int64_t i = 0; i < number; i++) {
-            int64_t begin = m->ptr[first + i], end = m->ptr[first + i + 1];
-            vec total = zero;
-            for (int64_t j = begin; j < end; j++) {
-                vec w = m->edge[j] < 0 ? one : q->weights[m->edge[j]];
-                if (root) w = w * root[m->sender[j]] * root[i];
-                if (m->factor) w = w * m->factor[j];
-                total += w;
-                weight[j - begin] = w;
-            }
-            if (m->mean) {
-                vec least = same_in_all((REAL)1e-3);
-                vec share = (REAL)(end - begin) / choose(total < least, least, total);
-                for (int64_t j = begin; j < end; j++) weight[j - begin] *= share;
-            }
-            if (m->coefficient)
-                for (int64_t j = begin; j < end; j++) weight[j - begin] *= m->coefficient[j];
-            weight += end - begin;
-        }
+        weigh(q->sent + r, m, m->degrees < 0 ? 0 : q->degree + m->degrees * nodes, q->on, first, nodes);
     }
 }
 
 static void run_block(const Pass *p, const Question *q, const Place *lane, int64_t g) {
     int64_t first = p->node_ptr[g];
-    weigh(p, q, lane, g);
+    weigh_all(p, q, lane, g);
     for (int64_t o = 0; o < p->num_operations; o++) {
         const Operation *op = p->operations + o;
         vec *to = q->values[op->target];
         const vec *from = op->source < 0 ? 0 : q->values[op->source];
         int64_t rows = op->level < 0 ? 1 : p->rows[op->level * p->instances + g];
         if (op->code == PRODUCT)
-            product(to, from, op->shared, q->message + q->message_first[op->messages], p->messages + op->messages, first,
-                    rows, op);
+            product(to, from, op->shared, q->sent + op->messages, first, rows, op);
         else if (op->code == LINEAR) linear(to, from, rows, op);
         else if (op->code == POOL) pool(to, from, p->node_ptr[g + 1] - first, op);
         else if (op->code == JOIN) join(to, from, rows, op);
@@ -348,7 +373,8 @@ static void run_instance(const Pass *p, const Question *q, int64_t g, const Aske
         Place lane[LANES];
         for (int k = 0; k < LANES; k++) {
             int64_t i = block + k < worlds ? block + k : block;
-            lane[k] = (Place){asked[i / q->worlds].copy, asked[i / q->worlds].subset, i % q->worlds};
+            /* worlds of one kind together: most of their edges are the same */
+            lane[k] = (Place){asked[i % different].copy, asked[i % different].subset, i / different};
         }
         run_block(p, q, lane, g);
         for (int k = 0; k < LANES && block + k < worlds; k++) {
