@@ -13,7 +13,8 @@ from torch import Tensor, fx
 from nseg.graphs.batch import InstanceBatch, offsets
 from nseg.graphs.inputs import Role
 from nseg.model import kernel
-from nseg.model.compiled import ALL_NODES, GRAPHS, Code, CompiledPass, MessageKind, NotCompilableError, Step, padded
+from nseg.model.compiled import CompiledPass
+from nseg.model.kernel_steps import ALL_NODES, GRAPHS, Code, MessageKind, NotCompilableError, Step, padded
 from nseg.model.plan import Messages
 from nseg.model.products import RowSums
 from nseg.model.replay import KIND, LEVEL
