@@ -246,18 +246,26 @@ class CompiledBatch:
             level=-1 if target.level == GRAPHS else self._levels.index(target.level),
             messages=step.messages,
             activation=step.activation[0],
-            slope=step.activation[1],
+            slope=self._slope(step.activation[1]),
+            least=step.least,
             shared=self._point(self._shared_rows(step, width)),
             row=self._point(None if row is None else _pad(row, width)),
             bias=self._point(None if step.bias is None else _pad(step.bias(self._get), width)),
         )
+
+    def _slope(self, slope: float | fx.Node) -> float:
+        if not isinstance(slope, fx.Node):
+            return slope
+        if self._get(slope).numel() != 1:
+            raise NotCompilableError
+        return float(self._get(slope))
 
     def _shared_rows(self, step: Step, width: int) -> Tensor | None:
         """Rows for all nodes in the order of the kernel, or for all graphs."""
         node, instances = step.shared, self.instances
         if node is None:
             return None
-        if step.code is Code.POOL:
+        if step.code in (Code.POOL, Code.LARGEST):
             sums = self._get(node)
             if not isinstance(sums, RowSums) or not torch.equal(sums.index, instances.node_owner):
                 raise NotCompilableError

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 from nseg.model.kernel_steps import ALL_NODES, GRAPHS, Code, Constant, Lookup, MessageKind, NotCompilableError, Step, Value
 from nseg.model.recording import SIZES
 from nseg.model.replay import KIND, LEVEL, STEP, WEIGHTS, X
-from nseg.model.rewriting import add_up, multiply
+from nseg.model.rewriting import add_up, multiply, pick_largest
 
 aten = torch.ops.aten
 
@@ -22,8 +22,22 @@ ACTIVATIONS: dict[Any, tuple[int, float]] = {
     aten.elu.default: (3, 1.0),
     aten.sigmoid.default: (4, 0.0),
     aten.tanh.default: (5, 0.0),
+    aten.gelu.default: (6, 0.0),
+    aten.silu.default: (8, 0.0),
+    aten.softplus.default: (9, 0.0),
+    aten.selu.default: (10, 0.0),
+    aten.hardtanh.default: (11, 0.0),
 }
 """Number of each activation in the kernel, and the default of its only parameter."""
+
+GELU_BY_TANH = 7
+"""Number of the approximation of GELU."""
+
+USUAL: dict[Any, list[tuple[int, ...]]] = {aten.softplus.default: [(), (1, 20)], aten.hardtanh.default: [(0, 6)]}
+"""Parameters of activations that the kernel knows with these alone."""
+
+LAYER_NORM_DEFAULTS: list[Any] = [None, None, 1e-5]
+"""Weight, bias and what is added to variances."""
 
 UNCHANGED = (aten.detach.default, aten.clone.default, aten.alias.default, aten.view.default, aten.reshape.default)
 """Operations that return their first operand if its shape stays."""
@@ -146,16 +160,28 @@ class Conversion:
             found: Tensor = get(weight)
             return found.t() if turned else found
 
-        shift: Constant | None = None if bias is None else lambda get: get(bias)
         given = self.live(source)
-        return self._append(Step(Code.LINEAR, self._new(node, given.level), given, row=row, bias=shift))
+        return self._append(Step(Code.LINEAR, self._new(node, given.level), given, row=row, bias=_constant(bias)))
 
     def _activation(self, node: fx.Node) -> Value:
-        number, default = ACTIVATIONS[node.target]
+        function: Any = node.target
+        number, slope = ACTIVATIONS[function]
         source, *more = _args(node)
-        if len(more) > 1:
+        if function in USUAL:
+            if tuple(more) not in USUAL[function]:
+                raise NotCompilableError
+        elif len(more) > 1:
             raise NotCompilableError
-        return self._then(source, activation=(number, float(more[0]) if more else default))
+        elif more:
+            slope = _number(more[0])
+        if node.kwargs.get("approximate", "none") != "none":
+            number = GELU_BY_TANH
+        return self._then(source, activation=(number, slope))
+
+    def _learned_slope(self, node: fx.Node) -> Value:
+        source, slope = _args(node)
+        _require_fixed(slope)
+        return self._then(source, activation=(ACTIVATIONS[aten.leaky_relu.default][0], slope))
 
     def _batch_norm(self, node: fx.Node) -> Value:
         source, weight, bias, mean, variance, training, _, eps, *_ = _args(node)
@@ -178,6 +204,28 @@ class Conversion:
         value = self.live(source)
         return self._append(Step(Code.TIMES, self._new(node, value.level), value, row=row, bias=shift))
 
+    def _layer_norm(self, node: fx.Node) -> Value:
+        source, shape, *more = _args(node)
+        weight, bias, eps = [*more, *LAYER_NORM_DEFAULTS[len(more) :]][:3]
+        value, target = self.live(source), self._new(node, self.live(source).level)
+        _require_fixed(weight, bias)
+        if list(shape) != [value.width]:
+            raise NotCompilableError
+        row, shift = _constant(weight), _constant(bias)
+        return self._append(Step(Code.LAYER_NORM, target, value, row=row, bias=shift, least=_number(eps)))
+
+    def _lengths(self, node: fx.Node) -> Value:
+        """Lengths of rows, which what divides by them looks up."""
+        _, order, dim, keep, *_ = (*_args(node), None, None)
+        if order != 2 or list(dim or ()) not in ([1], [-1]) or keep is not True:
+            raise NotCompilableError
+        return Value(-1, 0, ALL_NODES)
+
+    def _least_lengths(self, node: fx.Node) -> Value:
+        if _args(node)[0].target is not aten.linalg_vector_norm.default:
+            raise NotCompilableError
+        return Value(-1, 0, ALL_NODES)
+
     def _join(self, node: fx.Node) -> Value:
         given, *dim = _args(node)
         parts = [self.live(one) for one in given]
@@ -194,7 +242,8 @@ class Conversion:
         source = self.live(rows)
         if source.level != ALL_NODES:
             raise NotCompilableError
-        return self._append(Step(Code.POOL, self._new(node, GRAPHS), source, shared=groups))
+        code = Code.POOL if node.target is add_up else Code.LARGEST
+        return self._append(Step(code, self._new(node, GRAPHS), source, shared=groups))
 
     # --- sums and products -----------------------------------------------------------------------------------------------
 
@@ -238,9 +287,13 @@ class Conversion:
 
     def _divide(self, node: fx.Node) -> Value:
         a, b = _args(node)
-        if self._is_live(b):
+        if not self._is_live(b):
+            return self._times(node, a, b, inverse=True)
+        lengths, least = (*b.args, None)[:2] if b.target is aten.clamp_min.default else (b, 0.0)
+        if lengths.target is not aten.linalg_vector_norm.default or lengths.args[0] is not a:
             raise NotCompilableError
-        return self._times(node, a, b, inverse=True)
+        source = self.live(a)
+        return self._append(Step(Code.UNIT, self._new(node, source.level), source, least=_number(least)))
 
     def _times(self, node: fx.Node, a: Any, b: Any, inverse: bool = False) -> Value:
         """A value times another one, or divided by what does not vary."""
@@ -267,21 +320,25 @@ class Conversion:
 
 _METHODS: dict[Any, Callable[[Conversion, fx.Node], Value]] = {
     multiply: Conversion._product,
-    add_up: Conversion._pool,
+    **dict.fromkeys((add_up, pick_largest), Conversion._pool),
     aten.index_select.default: Conversion._fewer_rows,
     aten.batch_norm.default: Conversion._batch_norm,
+    aten.layer_norm.default: Conversion._layer_norm,
+    aten.linalg_vector_norm.default: Conversion._lengths,
+    aten.clamp_min.default: Conversion._least_lengths,
+    aten.prelu.default: Conversion._learned_slope,
     aten.cat.default: Conversion._join,
     aten.addcmul.default: Conversion._add_product,
     aten.mul.Tensor: Conversion._multiply,
     aten.div.Tensor: Conversion._divide,
     **dict.fromkeys((aten.add.Tensor, aten.sub.Tensor), Conversion._add),
-    **dict.fromkeys((aten.linear.default, aten.mm.default, aten.addmm.default), Conversion._linear),
+    **dict.fromkeys((aten.linear.default, aten.mm.default, aten.matmul.default, aten.addmm.default), Conversion._linear),
     **dict.fromkeys(ACTIVATIONS, Conversion._activation),
     **dict.fromkeys(UNCHANGED, Conversion._unchanged),
 }
 """How each operation of a pass is converted."""
 
-KEYWORDS: dict[Any, set[str]] = {aten.add.Tensor: {"alpha"}, aten.sub.Tensor: {"alpha"}}
+KEYWORDS: dict[Any, set[str]] = {aten.add.Tensor: {"alpha"}, aten.sub.Tensor: {"alpha"}, aten.gelu.default: {"approximate"}}
 """Keywords of operations that are heeded; others are not expected."""
 
 
@@ -327,6 +384,10 @@ def _require_fixed(*nodes: Any) -> None:
     for node in nodes:
         if isinstance(node, fx.Node) and (node.op != "placeholder" or node.meta[KIND] != "fixed"):
             raise NotCompilableError
+
+
+def _constant(node: fx.Node | None) -> Constant | None:
+    return None if node is None else lambda get: get(node)
 
 
 def _as_row(value: Any, get: Lookup, width: int) -> Tensor:

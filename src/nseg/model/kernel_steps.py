@@ -31,7 +31,7 @@ class NotCompilableError(Exception):
 class Code(IntEnum):
     """Operations of the kernel."""
 
-    PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES = range(7)
+    PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES, LAYER_NORM, UNIT, LARGEST = range(10)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,8 @@ class Step:
         shared: argument that holds rows for nodes, or for graphs; of a read-out, which nodes are added up.
         inverse: whether one over these rows is meant.
         row, bias: the same for all rows.
-        activation: number and parameter.
+        activation: number and parameter, which may be an argument.
+        least: what is added to a variance, or the least length.
     """
 
     code: Code
@@ -84,7 +85,8 @@ class Step:
     inverse: bool = False
     row: Constant | None = None
     bias: Constant | None = None
-    activation: tuple[int, float] = (0, 0.0)
+    activation: tuple[int, float | fx.Node] = (0, 0.0)
+    least: float = 0.0
 
     @property
     def used(self) -> list[Value]:

@@ -139,7 +139,7 @@ class SparsePattern:
 
 
 class RowSums:
-    """Adds up rows that have the same index.
+    """Adds up rows that have the same index, or picks the largest entries.
 
     Args:
         index: of each row, [N] or [N, 1, ...].
@@ -157,6 +157,16 @@ class RowSums:
             return rows.new_zeros(self._pattern.nodes, *rows.shape[1:]).index_add(0, self.index, rows)
         flat = embedding_bag(self._pattern.sender, rows.flatten(1), self._pattern.ptr, mode="sum", include_last_offset=True)
         return flat.view(-1, *rows.shape[1:])
+
+    def pick_largest(self, rows: Tensor) -> Tensor:
+        """The largest entries of rows [N, ...]."""
+        nothing = rows.new_zeros(self._pattern.nodes, *rows.shape[1:])
+        index = self.index.view(-1, *[1] * (rows.dim() - 1)).expand_as(rows)
+        return nothing.scatter_reduce(0, index, rows, "amax", include_self=False)
+
+    def count_rows(self, dtype: torch.dtype) -> Tensor:
+        """Number of rows for each sum."""
+        return self.index.bincount(minlength=self._pattern.nodes).to(dtype)
 
 
 class _Product(torch.autograd.Function):
