@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import torch
@@ -156,11 +157,11 @@ class CompiledBatch:
     # --- what the kernel is given ----------------------------------------------------------------------------------------
 
     def _number_type(self) -> torch.dtype:
+        """The widest type of all arguments, as torch would choose it."""
         tensors = [one for one in self._arguments.values() if isinstance(one, Tensor) and one.is_floating_point()]
-        types = {one.dtype for one in tensors}
-        if len(types) != 1 or any(one.device.type != "cpu" for one in tensors):
+        if not tensors or any(one.device.type != "cpu" for one in tensors):
             raise NotCompilableError
-        return types.pop()
+        return reduce(torch.promote_types, (one.dtype for one in tensors))
 
     def _get(self, node: fx.Node) -> Any:
         """What an argument of the pass holds."""

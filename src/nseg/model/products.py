@@ -31,11 +31,13 @@ class LinearMessages:
         source: argument of ``propagate`` that holds the senders' features.
         coefficient: argument with the factor of each message; None for 1.
         mean: whether messages are averaged instead of added up.
+        dtype: number type of the messages.
     """
 
     source: str
     coefficient: str | None
     mean: bool
+    dtype: torch.dtype
 
     def features(self, kwargs: Mapping[str, Any], sender: int) -> Tensor:
         """The features that messages are made of, [N, ...]; ``sender`` is the row of ``edge_index`` they come from."""
@@ -73,7 +75,7 @@ def recognise_messages(
     count = receiver.bincount(minlength=len(received)).clamp_min(1).view(-1, *[1] * (received.dim() - 1))
     for mean, expected in ((False, total), (True, total / count)):
         if torch.allclose(received, expected, rtol=1e-4, atol=1e-5 * float(received.abs().max())):
-            return LinearMessages(*made, mean)
+            return LinearMessages(*made, mean, message.dtype)
     return None
 
 

@@ -36,7 +36,8 @@ ROW_OPERAND = {
 """Position of the operand whose rows become the rows of the result, one by one."""
 
 DIMENSION = {
-    **dict.fromkeys((aten.cat.default, aten.log_softmax.int, aten.softmax.int, aten.squeeze.dim, aten.select.int), 1),
+    **dict.fromkeys((aten.cat.default, aten.log_softmax.int, aten.softmax.int), 1),
+    **dict.fromkeys((aten.squeeze.dim, aten.select.int, aten.slice.Tensor), 1),
     aten.linalg_vector_norm.default: 2,
 }
 """Position of the dimensions along which an operation works: row by row if the first is not among them."""

@@ -117,7 +117,7 @@ def _pick_largest(node: fx.Node, counts: Collection[fx.Node]) -> None:
 def _group(node: fx.Node, function: Callable[..., Any], counts: Collection[fx.Node]) -> None:
     """Let a function of groups of rows take the place of an operation that scatters rows by their index."""
     zeros, _, index, rows = _args(node)[:4]
-    if not _fills_zeros(node) or index.target is not aten.expand_as.default:
+    if not _fills_zeros(node) or index.target is not aten.expand_as.default or len(node.meta[SIZES][0]) < 2:
         return
     given = _args(index)[0]
     if given in counts and set(given.meta[SIZES][0][1:]) <= {1}:
