@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, Protocol
 
 import torch
@@ -13,7 +14,8 @@ from torch import Tensor, fx
 from nseg.graphs.batch import InstanceBatch, offsets
 from nseg.graphs.inputs import Role
 from nseg.model import kernel
-from nseg.model.compiled import ALL_NODES, GRAPHS, Code, CompiledPass, MessageKind, NotCompilableError, Step, padded
+from nseg.model.compiled import CompiledPass
+from nseg.model.kernel_steps import ALL_NODES, GRAPHS, Code, MessageKind, NotCompilableError, Step, padded
 from nseg.model.plan import Messages
 from nseg.model.products import RowSums
 from nseg.model.replay import KIND, LEVEL
@@ -155,11 +157,11 @@ class CompiledBatch:
     # --- what the kernel is given ----------------------------------------------------------------------------------------
 
     def _number_type(self) -> torch.dtype:
+        """The widest type of all arguments, as torch would choose it."""
         tensors = [one for one in self._arguments.values() if isinstance(one, Tensor) and one.is_floating_point()]
-        types = {one.dtype for one in tensors}
-        if len(types) != 1 or any(one.device.type != "cpu" for one in tensors):
+        if not tensors or any(one.device.type != "cpu" for one in tensors):
             raise NotCompilableError
-        return types.pop()
+        return reduce(torch.promote_types, (one.dtype for one in tensors))
 
     def _get(self, node: fx.Node) -> Any:
         """What an argument of the pass holds."""
@@ -261,18 +263,26 @@ class CompiledBatch:
             level=-1 if target.level == GRAPHS else self._levels.index(target.level),
             messages=self._message_numbers[step.messages] if step.code is Code.PRODUCT else step.messages,
             activation=step.activation[0],
-            slope=step.activation[1],
+            slope=self._slope(step.activation[1]),
+            least=step.least,
             shared=self._point(self._shared_rows(step, width)),
             row=self._point(None if row is None else _pad(row, width)),
             bias=self._point(None if step.bias is None else _pad(step.bias(self._get), width)),
         )
+
+    def _slope(self, slope: float | fx.Node) -> float:
+        if not isinstance(slope, fx.Node):
+            return slope
+        if self._get(slope).numel() != 1:
+            raise NotCompilableError
+        return float(self._get(slope))
 
     def _shared_rows(self, step: Step, width: int) -> Tensor | None:
         """Rows for all nodes in the order of the kernel, or for all graphs."""
         node, instances = step.shared, self.instances
         if node is None:
             return None
-        if step.code is Code.POOL:
+        if step.code in (Code.POOL, Code.LARGEST):
             sums = self._get(node)
             if not isinstance(sums, RowSums) or not torch.equal(sums.index, instances.node_owner):
                 raise NotCompilableError

@@ -77,8 +77,8 @@ class PlannedCall:
     @cached_property
     def shares(self) -> Tensor:
         """One over the number of messages that each message's receiver gets, [M]."""
-        count = self.receivers.bincount(minlength=self.nodes)
-        return count.to(torch.get_default_dtype()).reciprocal()[self.receivers]
+        dtype = torch.get_default_dtype() if self.linear is None else self.linear.dtype
+        return self.receivers.bincount(minlength=self.nodes).to(dtype).reciprocal()[self.receivers]
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,13 @@ class LinearMessages:
         source: argument of ``propagate`` that holds the senders' features.
         coefficient: argument with the factor of each message; None for 1.
         mean: whether messages are averaged instead of added up.
+        dtype: number type of the messages.
     """
 
     source: str
     coefficient: str | None
     mean: bool
+    dtype: torch.dtype
 
     def features(self, kwargs: Mapping[str, Any], sender: int) -> Tensor:
         """The features that messages are made of, [N, ...]; ``sender`` is the row of ``edge_index`` they come from."""
@@ -73,7 +75,7 @@ def recognise_messages(
     count = receiver.bincount(minlength=len(received)).clamp_min(1).view(-1, *[1] * (received.dim() - 1))
     for mean, expected in ((False, total), (True, total / count)):
         if torch.allclose(received, expected, rtol=1e-4, atol=1e-5 * float(received.abs().max())):
-            return LinearMessages(*made, mean)
+            return LinearMessages(*made, mean, message.dtype)
     return None
 
 
@@ -139,7 +141,7 @@ class SparsePattern:
 
 
 class RowSums:
-    """Adds up rows that have the same index.
+    """Adds up rows that have the same index, or picks the largest entries.
 
     Args:
         index: of each row, [N] or [N, 1, ...].
@@ -157,6 +159,16 @@ class RowSums:
             return rows.new_zeros(self._pattern.nodes, *rows.shape[1:]).index_add(0, self.index, rows)
         flat = embedding_bag(self._pattern.sender, rows.flatten(1), self._pattern.ptr, mode="sum", include_last_offset=True)
         return flat.view(-1, *rows.shape[1:])
+
+    def pick_largest(self, rows: Tensor) -> Tensor:
+        """The largest entries of rows [N, ...]."""
+        nothing = rows.new_zeros(self._pattern.nodes, *rows.shape[1:])
+        index = self.index.view(-1, *[1] * (rows.dim() - 1)).expand_as(rows)
+        return nothing.scatter_reduce(0, index, rows, "amax", include_self=False)
+
+    def count_rows(self, dtype: torch.dtype) -> Tensor:
+        """Number of rows for each sum."""
+        return self.index.bincount(minlength=self._pattern.nodes).to(dtype)
 
 
 class _Product(torch.autograd.Function):

@@ -208,4 +208,5 @@ def _with_own_tensors(call: PlannedCall | None) -> PlannedCall | None:
 def close(one: Tensor, other: Tensor) -> bool:
     """Whether two results are equal but for rounding."""
     largest = float(other.abs().max()) if other.numel() else 0.0
-    return one.shape == other.shape and torch.allclose(one, other, rtol=1e-4, atol=1e-5 * largest)
+    same = one.shape == other.shape and one.dtype == other.dtype
+    return same and torch.allclose(one, other, rtol=1e-4, atol=1e-5 * largest)

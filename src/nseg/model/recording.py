@@ -21,6 +21,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 SIZES = "sizes"
 """Key of a node's ``meta``: the shape of its value in both recordings."""
 
+DTYPE = "dtype"
+"""Key of a node's ``meta``: the number type of its value; None if it is no tensor."""
+
 CONSTANT = "constant"
 """Key of the ``meta`` of a placeholder that is no input: its value, such as a parameter of the model."""
 
@@ -203,6 +206,7 @@ class _Merge:
 
     def define(self, number: int, node: fx.Node) -> None:
         node.meta[SIZES] = self.one.shape(number), self.other.shape(number)
+        node.meta[DTYPE] = getattr(self.one.values[number], "dtype", None)
         self.nodes[number] = node
 
     def arguments(self, first: Any, second: Any) -> Any:

@@ -19,7 +19,7 @@ from torch.fx.node import map_arg
 from nseg.graphs.batch import repeat_rows
 from nseg.model.plan import Plan
 from nseg.model.recording import CONSTANT, SIZES, NotRecordableError, size_of
-from nseg.model.rewriting import add_up, dependents, multiply, simplify
+from nseg.model.rewriting import dependents, multiply, simplify, write_in_place
 
 aten = torch.ops.aten
 
@@ -30,17 +30,17 @@ beginning of the names of what counts nodes, edges or graphs, and so differs bet
 ROW_OPERAND = {
     **dict.fromkeys((aten.linear.default, aten.mm.default, aten.matmul.default, aten.reshape.default, aten.view.default), 0),
     **dict.fromkeys((aten.layer_norm.default, aten.batch_norm.default, aten.detach.default, aten.clone.default), 0),
+    aten.prelu.default: 0,
     aten.addmm.default: 1,
 }
 """Position of the operand whose rows become the rows of the result, one by one."""
 
-IN_PLACE = {
-    aten.add.Tensor: aten.add_.Tensor,
-    aten.addcmul.default: aten.addcmul_.default,
-    aten.mul.Tensor: aten.mul_.Tensor,
-    aten.relu.default: aten.relu_.default,
+DIMENSION = {
+    **dict.fromkeys((aten.cat.default, aten.log_softmax.int, aten.softmax.int), 1),
+    **dict.fromkeys((aten.squeeze.dim, aten.select.int, aten.slice.Tensor), 1),
+    aten.linalg_vector_norm.default: 2,
 }
-"""Operations that may write over their first operand, if that is not used again."""
+"""Position of the dimensions along which an operation works: row by row if the first is not among them."""
 
 Level = int | None
 """Hops up to which rows of a value are computed; None if all are."""
@@ -88,7 +88,7 @@ class Program:
         self.operations = fx.Graph()
         self.operations.output(self.operations.graph_copy(built.run, {}))
         self._forward = fx.GraphModule({}, built.run).forward
-        _write_in_place(built.run)
+        write_in_place(built.run)
         self._forward_in_place = fx.GraphModule({}, built.run).forward
 
     def prepare(self, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -278,8 +278,10 @@ class _Builder:
         if function in ROW_OPERAND:
             return operands == [_args(node)[ROW_OPERAND[function]]]
         rank = len(node.meta[SIZES][0]) if SIZES in node.meta else 0
-        if function is aten.cat.default:
-            return len(node.args) > 1 and _args(node)[1] % rank != 0
+        if function in DIMENSION:
+            given = _args(node)[DIMENSION[function] :][:1]  # not given: the first
+            along = given[0] if given and isinstance(given[0], list | tuple) else given
+            return bool(along) and all(one % len(operands[0].meta[SIZES][0]) for one in along)
         pointwise = torch.Tag.pointwise in getattr(function, "tags", ())
         return pointwise and all(len(one.meta[SIZES][0]) == rank for one in operands)
 
@@ -382,17 +384,3 @@ def _rows(node: fx.Node) -> tuple[int, int] | None:
 def _spread(value: Tensor, rows: Tensor, number: int) -> Tensor:
     """Values of some rows, and zeros for all others."""
     return value.new_zeros(number, *value.shape[1:]).index_copy(0, rows, value)
-
-
-def _write_in_place(graph: fx.Graph) -> None:
-    """Let operations write over operands that nothing else uses; for passes without gradients."""
-    fresh = {multiply, add_up, aten.linear.default, aten.mm.default, aten.addmm.default, *IN_PLACE, *IN_PLACE.values()}
-    for node in graph.nodes:
-        over = _args(node)[0] if node.target in IN_PLACE else None
-        if (
-            isinstance(over, fx.Node)
-            and over.target in fresh
-            and len(over.users) == 1
-            and over.meta.get(SIZES) == node.meta.get(SIZES)
-        ):
-            node.target = IN_PLACE[node.target]

@@ -9,9 +9,17 @@ import torch
 from torch import Tensor, fx
 
 from nseg.model.products import RowSums, SparsePattern
-from nseg.model.recording import CONSTANT, SIZES
+from nseg.model.recording import CONSTANT, DTYPE, SIZES
 
 aten = torch.ops.aten
+
+IN_PLACE = {
+    aten.add.Tensor: aten.add_.Tensor,
+    aten.addcmul.default: aten.addcmul_.default,
+    aten.mul.Tensor: aten.mul_.Tensor,
+    aten.relu.default: aten.relu_.default,
+}
+"""Operations that may write over their first operand, if that is not used again."""
 
 
 def multiply(pattern: SparsePattern, values: Tensor, features: Tensor) -> Tensor:
@@ -22,6 +30,16 @@ def multiply(pattern: SparsePattern, values: Tensor, features: Tensor) -> Tensor
 def add_up(sums: RowSums, rows: Tensor) -> Tensor:
     """Sums of rows, as one operation of a recorded pass."""
     return sums.add_up(rows)
+
+
+def pick_largest(groups: RowSums, rows: Tensor) -> Tensor:
+    """Largest entries of rows, as one operation of a recorded pass."""
+    return groups.pick_largest(rows)
+
+
+def count_rows(groups: RowSums, dtype: torch.dtype) -> Tensor:
+    """Number of rows of each group, as one operation of a recorded pass."""
+    return groups.count_rows(dtype)
 
 
 def simplify(graph: fx.Graph, varied: Collection[str], counting: Collection[str]) -> None:
@@ -38,6 +56,10 @@ def simplify(graph: fx.Graph, varied: Collection[str], counting: Collection[str]
             _multiply_first(node, varies)
         elif node.target is aten.scatter_add.default:
             _add_up_once_sorted(node, counts)
+        elif node.target is aten.scatter_reduce.two:
+            _pick_largest(node, counts)
+        elif node.target is aten.expand_as.default:
+            _broadcast(node)
         elif node.target is aten.add.Tensor:
             _add_product(node)
     graph.eliminate_dead_code()
@@ -77,14 +99,45 @@ def _with_bias(node: fx.Node, width: int) -> tuple[fx.Node, tuple[fx.Node, ...]]
 
 
 def _add_up_once_sorted(node: fx.Node, counts: Collection[fx.Node]) -> None:
-    """A read-out, which adds up rows by their index, with the index sorted once."""
-    zeros, dim, index, rows = _args(node)
-    if zeros.target is not aten.new_zeros.default or dim != 0 or index.target is not aten.expand_as.default:
+    """A read-out, which adds up rows by their index, with the index sorted once; of ones, the numbers of rows."""
+    zeros, _, index, rows = _args(node)
+    if rows.target is aten.new_ones.default and len(index.meta[SIZES][0]) == 1 and _fills_zeros(node) and index in counts:
+        sums = _insert(node, RowSums, (index, _args(zeros)[1][0]), None)
+        node.replace_all_uses_with(_insert(node, count_rows, (sums, node.meta[DTYPE]), node.meta[SIZES]))
+    else:
+        _group(node, add_up, counts)
+
+
+def _pick_largest(node: fx.Node, counts: Collection[fx.Node]) -> None:
+    """A read-out of the largest entries."""
+    if node.args[4] == "amax" and node.kwargs == {"include_self": False}:
+        _group(node, pick_largest, counts)
+
+
+def _group(node: fx.Node, function: Callable[..., Any], counts: Collection[fx.Node]) -> None:
+    """Let a function of groups of rows take the place of an operation that scatters rows by their index."""
+    zeros, _, index, rows = _args(node)[:4]
+    if not _fills_zeros(node) or index.target is not aten.expand_as.default or len(node.meta[SIZES][0]) < 2:
         return
-    given, number = _args(index)[0], _args(zeros)[1][0]
+    given = _args(index)[0]
     if given in counts and set(given.meta[SIZES][0][1:]) <= {1}:
-        sums = _insert(node, RowSums, (given, number), None)
-        node.replace_all_uses_with(_insert(node, add_up, (sums, rows), node.meta[SIZES]))
+        groups = _insert(node, RowSums, (given, _args(zeros)[1][0]), None)
+        node.replace_all_uses_with(_insert(node, function, (groups, rows), node.meta[SIZES]))
+
+
+def _fills_zeros(node: fx.Node) -> bool:
+    """Whether an operation scatters rows into zeros."""
+    zeros, dim = _args(node)[:2]
+    return zeros.target is aten.new_zeros.default and dim == 0
+
+
+def _broadcast(node: fx.Node) -> None:
+    """Let operations expand an operand themselves, which then need not be expanded in every pass."""
+    for user in list(node.users):
+        others = [one for one in user.all_input_nodes if one is not node]
+        same = len(others) == 1 and others[0].meta.get(SIZES) == node.meta[SIZES] == user.meta.get(SIZES)
+        if same and user.target in (aten.add.Tensor, aten.sub.Tensor, aten.mul.Tensor, aten.div.Tensor):
+            user.replace_input_with(node, _args(node)[0])
 
 
 def _add_product(node: fx.Node) -> None:
@@ -94,6 +147,20 @@ def _add_product(node: fx.Node) -> None:
         return
     if received.target is multiply and received.meta[SIZES] == product.meta[SIZES] == same:
         node.replace_all_uses_with(_insert(node, aten.addcmul.default, (received, *_args(product)), same))
+
+
+def write_in_place(graph: fx.Graph) -> None:
+    """Let operations write over operands that nothing else uses; for passes without gradients."""
+    fresh = {multiply, add_up, aten.linear.default, aten.mm.default, aten.addmm.default, *IN_PLACE, *IN_PLACE.values()}
+    for node in graph.nodes:
+        over = _args(node)[0] if node.target in IN_PLACE else None
+        if (
+            isinstance(over, fx.Node)
+            and over.target in fresh
+            and len(over.users) == 1
+            and over.meta.get(SIZES) == node.meta.get(SIZES)
+        ):
+            node.target = IN_PLACE[node.target]
 
 
 def _insert(before: fx.Node, function: Callable[..., Any], args: tuple[Any, ...], sizes: Sequence[Any] | None) -> fx.Node:

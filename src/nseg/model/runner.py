@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
 from typing import Any, Protocol
 
 import torch
@@ -23,22 +22,22 @@ from nseg.errors import ModelError
 from nseg.graphs.baseline import attribute_columns
 from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs, Role
-from nseg.model.compiled import NotCompilableError, compile_program
+from nseg.model.compiled import compile_program
 from nseg.model.compiled_batch import CompiledBatch, DeletionRules
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
+from nseg.model.kernel_steps import NotCompilableError
 from nseg.model.matching import KnownMatches
 from nseg.model.outcomes import Outcome
 from nseg.model.plan import Messages, MessageSteps, Plan, PlannedCall, plan_call
-from nseg.model.products import LinearMessages
 from nseg.model.programs import EDGE_INDEX, GRAPHS, MessageWeights, Programs, close, weight_names
 from nseg.model.recording import Recorder
 from nseg.model.replay import INDEX, PATTERN, Program, X
-from nseg.model.rewriting import multiply
 from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import RunStrategy
-from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, CoveredWeights, SubsetWorlds
+from nseg.model.subset_worlds import EDGES, NODES, SubsetWorlds, random_worlds
 from nseg.model.tracing import PropagateCall, trace_model
+from nseg.model.weighing import multiply_messages, weigh_messages
 
 
 class Deletes(DeletionRules, Protocol):
@@ -194,7 +193,7 @@ class WorldRunner:
             return None
         few = torch.unique(torch.tensor([0, len(instances) - 1, int(instances.sizes.argmax())]))
         some = self.select(few, instances.select(few))
-        worlds = _random_worlds(some.instances, program.weighed, program.masked, deletes is not None)
+        worlds = random_worlds(some.instances, program.weighed, program.masked, deletes is not None)
         weights = worlds.weights(compiled.dtype)
         if deletes is None:
             expected = some.run(weights.get(EDGES), weights.get(NODES), len(worlds))
@@ -303,7 +302,7 @@ class WorldRunner:
             _, size, kwargs = args
             if current.linear is not None:
                 weight = None if weights is None else weights[number - 1]
-                received = _multiply(current, current.linear, kwargs, weight, recorder)
+                received = multiply_messages(current, current.linear, kwargs, weight, recorder)
                 empty = {name: current.constant.get(name, kwargs[name])[:0] for name in current.per_edge}
                 return current.edge_index[:, :0], size, {**kwargs, **empty}
             cut = {} if current.keep is None else {k: kwargs[k][current.keep] for k in current.per_edge}
@@ -312,7 +311,7 @@ class WorldRunner:
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
             if weights is None or current is None or current.linear is not None:
                 return None
-            return _weigh(layer, message, weights[number - 1])
+            return weigh_messages(layer, message, weights[number - 1])
 
         def on_aggregate(layer: MessagePassing, *_: Any) -> Tensor | None:
             return None if current is None or current.linear is None else received
@@ -336,7 +335,11 @@ class WorldRunner:
                 weight_of_message = self._matches.find(layer, names[id(layer)], args, inputs)
 
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
-            return None if layer.explain is False else _weigh(layer, message, weights.index_select(0, weight_of_message))
+            return (
+                None
+                if layer.explain is False
+                else weigh_messages(layer, message, weights.index_select(0, weight_of_message))
+            )
 
         with hook_layers(list(self._layers.values()), on_propagate, on_message):
             return call_model(self.model, inputs, self.outcome)
@@ -380,53 +383,8 @@ def _masked_attributes(instances: InstanceBatch, factor: Tensor) -> dict[str, Te
     return {name: masked.reshape(-1, *value.shape[1:])}
 
 
-def _multiply(
-    call: PlannedCall, linear: LinearMessages, kwargs: Mapping[str, Any], weight: Tensor | None, recorder: Recorder | None
-) -> Tensor:
-    """What each node receives, as a sparse product."""
-    features = linear.features(kwargs, 1 - call.receiver)
-    factors = [] if weight is None else [weight]
-    if linear.coefficient is not None:
-        coefficient = call.constant.get(linear.coefficient)
-        if coefficient is None:
-            coefficient = kwargs[linear.coefficient] if call.keep is None else kwargs[linear.coefficient][call.keep]
-        factors.append(coefficient.flatten())
-    if linear.mean:
-        factors.append(call.shares)
-    values = reduce(torch.mul, factors) if factors else torch.ones_like(call.weight, dtype=features.dtype)
-    if values.dtype != features.dtype:
-        values = values.to(features.dtype)
-    if recorder is not None:
-        recorded: Tensor = recorder.call(multiply, call.pattern, values, features)
-        return recorded
-    return multiply(call.pattern, values, features)
-
-
-def _random_worlds(instances: InstanceBatch, edges: bool, nodes: bool, outside: bool) -> SubsetWorlds:
-    """Worlds to verify compiled passes with: elements are all edges and nodes; one subset is given twice."""
-    count = {EDGES: instances.num_edges * edges, NODES: instances.num_nodes * nodes}
-    share = torch.tensor([[1.0], [0.9], [0.5], [0.5], [0.1], [0.0]])
-    kept = torch.rand(len(share), sum(count.values()), generator=torch.Generator().manual_seed(0)) < share
-    parts = {}
-    if edges:
-        parts[EDGES] = CoveredWeights(torch.arange(count[EDGES]), instances.ptr[Role.EDGE])
-    if nodes:
-        element = torch.arange(count[EDGES], kept.size(1)).unsqueeze(1)
-        parts[NODES] = CoveredWeights(element, instances.ptr[Role.NODE] + count[EDGES])
-    keeps = [[True] * len(parts), [False] * len(parts)]
-    return SubsetWorlds(torch.cat([kept, kept[1:2]]), parts, keeps, {OUTSIDE: [False, True]} if outside else {})
-
-
 def _branching_error(planned: int, got: int) -> ModelError:
     return ModelError(
         f"The model must pass messages equally often in every world (got {got} steps instead of {planned}), but the number "
         "of its steps depends on the values in its input. Remove the branch from forward()."
     )
-
-
-def _weigh(layer: MessagePassing, message: Tensor, weight: Tensor | None) -> Tensor:
-    """Messages times their weights."""
-    if weight is None:
-        return message
-    axis = layer.node_dim % message.dim()
-    return message * weight.view([-1 if d == axis else 1 for d in range(message.dim())])

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.inputs import Role
 from nseg.model.kernel import load_kernel
 
 EDGES, NODES, OUTSIDE = "edges", "nodes", "outside"
@@ -80,3 +82,18 @@ def count_kept(kept: Tensor, parts: Iterable[CoveredWeights]) -> Tensor:
             kernel.count_kept(kept.data_ptr(), *kept.shape, ptr.data_ptr(), number, total.data_ptr())
     assert total is not None
     return total
+
+
+def random_worlds(instances: InstanceBatch, edges: bool, nodes: bool, outside: bool) -> SubsetWorlds:
+    """Worlds to verify compiled passes with: elements are all edges and nodes; one subset is given twice."""
+    count = {EDGES: instances.num_edges * edges, NODES: instances.num_nodes * nodes}
+    share = torch.tensor([[1.0], [0.9], [0.5], [0.5], [0.1], [0.0]])
+    kept = torch.rand(len(share), sum(count.values()), generator=torch.Generator().manual_seed(0)) < share
+    parts = {}
+    if edges:
+        parts[EDGES] = CoveredWeights(torch.arange(count[EDGES]), instances.ptr[Role.EDGE])
+    if nodes:
+        element = torch.arange(count[EDGES], kept.size(1)).unsqueeze(1)
+        parts[NODES] = CoveredWeights(element, instances.ptr[Role.NODE] + count[EDGES])
+    keeps = [[True] * len(parts), [False] * len(parts)]
+    return SubsetWorlds(torch.cat([kept, kept[1:2]]), parts, keeps, {OUTSIDE: [False, True]} if outside else {})

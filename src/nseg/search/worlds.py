@@ -144,7 +144,7 @@ def evaluate(
 
     Args:
         causal, parts: B instances and the parts of their masks.
-        masks: subsets of the elements, [P, n], bool; or values of the elements, [P, ...] per part, where messages are weighed.
+        masks: subsets of the elements, [P, n], bool; or their values, [P, ...] per part, where messages are weighed.
         split: probability of each sub-event of the complement.
         intervention: what taking edges away means, see :class:`nseg.search.settings.BaseSettings`.
         odds: whether log-odds are asked for.

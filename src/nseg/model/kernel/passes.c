@@ -38,8 +38,8 @@ typedef struct {
     int64_t mean;           /* whether messages are averaged */
 } Messages;
 
-enum { PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES };
-enum { NONE, RELU, LEAKY, ELU, SIGMOID, TANH };
+enum { PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES, LAYER_NORM, UNIT, LARGEST };
+enum { NONE, RELU, LEAKY, ELU, SIGMOID, TANH, GELU, GELU_BY_TANH, SILU, SOFTPLUS, SELU, RELU6 };
 
 /* An operation: target = activation(operation(source, other) + bias). */
 typedef struct {
@@ -49,6 +49,7 @@ typedef struct {
     int64_t messages;                    /* PRODUCT: number of the messages; JOIN: first column */
     int64_t activation;
     double slope;                        /* of LEAKY and ELU */
+    double least;                        /* what is added to variances (LAYER_NORM); least length (UNIT) */
     const REAL *shared;                  /* [N, width] in place of source (PRODUCT, FEATURES) or other; null if there is none */
     const REAL *row;                     /* [width] or [fan_in, width] (LINEAR): the same for all rows; null if there is none */
     const REAL *bias;                    /* [width]; null for 0 */
@@ -121,6 +122,16 @@ static inline vec same_in_all(REAL x) { return x - (vec){0}; }
 
 static inline vec choose(mask yes, vec a, vec b) { return (vec)(((mask)a & yes) | ((mask)b & ~yes)); }
 
+static REAL rarer_activation(REAL x, int64_t kind) {
+    if (kind == GELU) return (REAL)0.5 * x * (1 + (REAL)erf(x * (REAL)0.70710678118654752440));
+    if (kind == GELU_BY_TANH)
+        return (REAL)0.5 * x * (1 + (REAL)tanh((REAL)0.79788456080286535588 * (x + (REAL)0.044715 * x * x * x)));
+    if (kind == SILU) return x / (1 + (REAL)exp(-x));
+    if (kind == SOFTPLUS) return x > 20 ? x : (REAL)log1p(exp(x));
+    if (kind == SELU) return (REAL)1.0507009873554804934 * (x > 0 ? x : (REAL)1.6732632423543772848 * (REAL)expm1(x));
+    return x < 0 ? 0 : x > 6 ? 6 : x; /* RELU6 */
+}
+
 static vec activate(vec x, int64_t kind, REAL slope) {
     vec zero = {0};
     if (kind == RELU) return choose(x < zero, zero, x); /* what is not a number stays so */
@@ -130,6 +141,7 @@ static vec activate(vec x, int64_t kind, REAL slope) {
         if (kind == ELU) x[k] = x[k] > 0 ? x[k] : slope * (REAL)expm1(x[k]);
         if (kind == SIGMOID) x[k] = (REAL)(1 / (1 + exp(-(double)x[k])));
         if (kind == TANH) x[k] = (REAL)tanh(x[k]);
+        if (kind > TANH) x[k] = rarer_activation(x[k], kind);
     }
     return x;
 }
@@ -198,6 +210,40 @@ static void pool(vec *to, const vec *from, int64_t rows, const Operation *op) {
         for (int64_t i = 0; i < rows; i++)
             for (int t = 0; t < TILE; t++) sum[t] += from[i * op->width + c + t];
         finish(to, sum, op, c);
+    }
+}
+
+static void largest(vec *to, const vec *from, int64_t rows, const Operation *op) {
+    for (int64_t c = 0; c < op->width; c += TILE) {
+        vec most[TILE] = {0};
+        for (int64_t i = 0; i < rows; i++)
+            for (int t = 0; t < TILE; t++) {
+                vec x = from[i * op->width + c + t];
+                most[t] = i ? choose(most[t] >= x, most[t], x) : x;
+            }
+        finish(to, most, op, c);
+    }
+}
+
+/* Rows with mean 0 and variance 1 (LAYER_NORM), or of length 1 (UNIT). */
+static void normalise(vec *to, const vec *from, int64_t rows, const Operation *op) {
+    for (int64_t i = 0; i < rows; i++) {
+        const vec *x = from + i * op->width;
+        vec mean = {0}, squares = {0}, scale;
+        if (op->code == LAYER_NORM)
+            for (int64_t c = 0; c < op->fan_in; c++) mean += x[c] / (REAL)op->fan_in;
+        for (int64_t c = 0; c < op->fan_in; c++) squares += (x[c] - mean) * (x[c] - mean);
+        for (int k = 0; k < LANES; k++) {
+            REAL length = (REAL)sqrt(squares[k]);
+            if (op->code == LAYER_NORM) length = (REAL)sqrt(squares[k] / (REAL)op->fan_in + (REAL)op->least);
+            else if (length < (REAL)op->least) length = (REAL)op->least;
+            scale[k] = 1 / length;
+        }
+        for (int64_t c = 0; c < op->width; c += TILE) {
+            vec sum[TILE];
+            for (int t = 0; t < TILE; t++) sum[t] = (x[c + t] - mean) * (op->row ? scale * op->row[c + t] : scale);
+            finish(to + i * op->width, sum, op, c);
+        }
     }
 }
 
@@ -310,6 +356,8 @@ static void run_block(const Pass *p, const Question *q, const Place *lane, int64
             product(to, from, op->shared, q->sent + op->messages, first, rows, op);
         else if (op->code == LINEAR) linear(to, from, rows, op);
         else if (op->code == POOL) pool(to, from, p->node_ptr[g + 1] - first, op);
+        else if (op->code == LARGEST) largest(to, from, p->node_ptr[g + 1] - first, op);
+        else if (op->code == LAYER_NORM || op->code == UNIT) normalise(to, from, rows, op);
         else if (op->code == JOIN) join(to, from, rows, op);
         else if (op->code == FEATURES) features(to, p, q, lane, g, op);
         else elementwise(to, from, op->other < 0 ? 0 : q->values[op->other], op->level < 0 ? g : first, rows, op);
