@@ -112,7 +112,7 @@ def enumerate_worlds(
             continue
         for block in blocks(group.numel(), max(1, ENTRIES_AT_ONCE // ((1 << number) * max(number, 1))), device):
             small = some if block.numel() == group.numel() else some.select(block)
-            here = parts.on(small.instances)
+            here = its if small is some else its.select(block, small.instances)
             code = torch.arange(1 << number, device=device).unsqueeze(1)
             masks = here.unflatten(((code >> here.position) & 1).to(causal.dtype))
             weights = here.to_weights(masks)

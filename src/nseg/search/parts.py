@@ -120,6 +120,16 @@ class MaskParts:
         """The same parts of other instances."""
         return MaskParts(instances, tuple(part.on(instances) for part in self.parts))
 
+    def select(self, which: Tensor, instances: InstanceBatch) -> MaskParts:
+        """The same parts of ``instances``, which are those of the numbers ``which``."""
+        return MaskParts(instances, tuple(part.select(which, instances) for part in self.parts))
+
+    def repeat(self, times: int, instances: InstanceBatch) -> MaskParts:
+        """The same parts of ``instances``, which are all instances ``times`` times."""
+        if times == 1:
+            return self
+        return MaskParts(instances, tuple(part.repeat(times, instances) for part in self.parts))
+
     # --- sub-events of the complement ------------------------------------------------------------------------------------
 
     @property
@@ -209,4 +219,4 @@ class MaskParts:
             else:
                 alone = causal.select(group)
                 members = torch.isin(self.owner, group).nonzero().flatten()
-                yield group, members, alone, self.on(alone.instances)
+                yield group, members, alone, self.select(group, alone.instances)
