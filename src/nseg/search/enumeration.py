@@ -114,7 +114,8 @@ def enumerate_worlds(
             small = some if block.numel() == group.numel() else some.select(block)
             here = its if small is some else its.select(block, small.instances)
             code = torch.arange(1 << number, device=device).unsqueeze(1)
-            masks = here.unflatten(((code >> here.position) & 1).to(causal.dtype))
+            bits = ((code >> torch.arange(number, device=device)) & 1).to(causal.dtype)  # [2^n, n], of any instance
+            masks = here.unflatten(bits.index_select(1, here.position))
             weights = here.to_weights(masks)
             if remove:
                 small = small.removing(parts.tied)

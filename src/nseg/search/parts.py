@@ -192,9 +192,11 @@ class MaskParts:
     @cached_property
     def position(self) -> Tensor:
         """Position of each element among those of its instance, [n]."""
+        number, first = torch.arange(self.owner.numel(), device=self.owner.device), offsets(self.count)
+        if len(self.parts) == 1:  # its elements are numbered instance by instance
+            return number - first[self.owner]
         order = torch.argsort(self.owner, stable=True)
-        position = torch.arange(order.numel(), device=order.device) - offsets(self.count)[self.owner[order]]
-        return torch.empty_like(order).scatter_(0, order, position)
+        return torch.empty_like(order).scatter_(0, order, number - first[self.owner[order]])
 
     def flatten(self, values: Masks) -> Tensor:
         """Values of all parts as one tensor, [..., n]."""
