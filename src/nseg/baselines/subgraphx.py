@@ -77,9 +77,10 @@ class SubgraphX(BatchedAlgorithm):
         score = torch.zeros_like(best, dtype=causal.dtype)
         edge_score = torch.zeros(causal.instances.num_edges, dtype=causal.dtype, device=best.device)
         for b, seed in enumerate(seeds):
-            alone = causal.select(torch.tensor([b], device=best.device)) if len(seeds) > 1 else causal
+            which = torch.tensor([b], device=best.device)
+            alone = causal.select(which) if len(seeds) > 1 else causal
             nodes, edges = causal.instances.node_owner == b, causal.instances.edge_owner == b
-            visited, chosen = _search_tree(alone, parts.on(alone.instances), self.settings, seed)
+            visited, chosen = _search_tree(alone, parts.select(which, alone.instances), self.settings, seed)
             best[nodes] = chosen
             score[nodes] = 0.5 * (visited.to(score.dtype).mean(0) + chosen)
             edge_score[edges] = 0.5 * (_between(visited, alone.instances) + _between(chosen, alone.instances)).mean(0).to(

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -237,8 +238,10 @@ class InstanceBatch:
         number, device = self.num_nodes, self.x.device
         world = torch.arange(worlds, device=device).view(-1, 1)
         everything = torch.arange(number, device=device)
+        seen = self.edge_index if edges else self.edge_index[:, :0]
         if boundary is None:
-            node, first, step = everything.repeat(worlds), everything, torch.full_like(everything, number)
+            position = everything + number * world
+            node, ends = everything.repeat(worlds), seen.unsqueeze(1) + number * world
         else:
             shared = self.hops >= boundary
             inner = (~shared).nonzero().flatten()
@@ -248,12 +251,11 @@ class InstanceBatch:
             first = torch.empty_like(everything)
             first[inner], first[shared] = everything[:own], worlds * own + member
             step = torch.where(shared, 0, own)
-        position = torch.addcmul(first, world, step)  # of each node in world k: first + k * step
-        seen = self.edge_index if edges else self.edge_index[:, :0]
-        ends, steps = first[seen].unsqueeze(1), step[seen].unsqueeze(1)
+            position = torch.addcmul(first, world, step)  # of each node in world k: first + k * step
+            ends = torch.addcmul(first[seen].unsqueeze(1), world, step[seen].unsqueeze(1))
         inputs = ModelInputs(
             x=repeat_rows(self.x, worlds) if boundary is None else self.x[node],
-            edge_index=torch.addcmul(ends, world, steps).flatten(1),
+            edge_index=ends.flatten(1),
             kwargs={
                 name: value[:0]
                 if self.roles[name] is Role.EDGE and not edges
@@ -342,39 +344,36 @@ def pack_graphs(
     roles = common_roles(graphs)
     device = first.x.device
 
-    def per_graph(size: Any) -> Tensor:
-        return torch.tensor([size(g) for g in graphs], device=device)
-
-    ptr = {
-        Role.NODE: offsets(per_graph(lambda g: g.num_nodes)),
-        Role.EDGE: offsets(per_graph(lambda g: g.num_edges)),
-        Role.GRAPH: offsets(per_graph(lambda g: g.num_graphs)),
-        Role.PAIR: offsets(per_graph(lambda g: 0 if g.pairs is None else g.pairs.size(1))),
+    sizes = {
+        Role.NODE: [g.num_nodes for g in graphs],
+        Role.EDGE: [g.num_edges for g in graphs],
+        Role.GRAPH: [g.num_graphs for g in graphs],
+        Role.PAIR: [0 if g.pairs is None else g.pairs.size(1) for g in graphs],
     }
+    start = {role: [0, *accumulate(size)] for role, size in sizes.items()}  # lists: many graphs are small
 
     def pack(name: str) -> Any:
         role, values = roles[name], [g.kwargs[name] for g in graphs]
         if role is Role.PAIR_INDEX:
-            return torch.cat([v + o for v, o in zip(values, ptr[Role.NODE], strict=False)], 1)
+            return torch.cat([v + o for v, o in zip(values, start[Role.NODE], strict=False)], 1)
         if role is Role.BATCH:
-            return torch.cat([v + o for v, o in zip(values, ptr[Role.GRAPH], strict=False)])
+            return torch.cat([v + o for v, o in zip(values, start[Role.GRAPH], strict=False)])
         return values[0] if role in (Role.SHARED, Role.COUNT) else torch.cat(values)
 
-    nodes, edges = ptr[Role.NODE].diff(), ptr[Role.EDGE].diff()
     baselines = [g.baseline for g in graphs if g.baseline is not None]
     return InstanceBatch(
         x=torch.cat([g.x for g in graphs]),
-        edge_index=torch.cat([g.edge_index + o for g, o in zip(graphs, ptr[Role.NODE], strict=False)], 1),
+        edge_index=torch.cat([g.edge_index + o for g, o in zip(graphs, start[Role.NODE], strict=False)], 1),
         args={name: pack(name) for name in first.kwargs},
         roles=roles,
-        ptr=ptr,
+        ptr={role: torch.tensor(ptr, device=device) for role, ptr in start.items()},
         outputs=outputs,
-        row=torch.cat([r + o for r, o in zip(row, ptr[outputs], strict=False)]),
-        row_ptr=offsets(torch.tensor([r.numel() for r in row], device=device)),
+        row=torch.cat([r + o for r, o in zip(row, start[outputs], strict=False)]),
+        row_ptr=torch.tensor([0, *accumulate(r.numel() for r in row)], device=device),
         target=torch.cat(list(target)),
-        node_id=torch.cat([torch.arange(int(n), device=device) for n in nodes]),
-        edge_id=torch.cat([torch.arange(int(n), device=device) for n in edges]),
-        hops=torch.zeros(int(nodes.sum()), dtype=torch.long, device=device),
+        node_id=torch.cat([torch.arange(n, device=device) for n in sizes[Role.NODE]]),
+        edge_id=torch.cat([torch.arange(n, device=device) for n in sizes[Role.EDGE]]),
+        hops=torch.zeros(start[Role.NODE][-1], dtype=torch.long, device=device),
         total=torch.tensor([g.total for g in graphs], device=device),
         baseline=torch.cat(baselines) if baselines else None,
     )

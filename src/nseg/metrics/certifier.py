@@ -145,7 +145,7 @@ class Certifier:
             return self
         causal = self.causal.select(which)
         kept = self.kept[torch.isin(self.parts.owner, which)]
-        return Certifier(causal, self.parts.on(causal.instances), kept, self.request)
+        return Certifier(causal, self.parts.select(which, causal.instances), kept, self.request)
 
     @property
     def _removes(self) -> bool:

@@ -119,16 +119,23 @@ def predict(model: nn.Module, inputs: ModelInputs, outcome: Outcome, twice: bool
                 "does with what it is given). Pass it a copy inside forward(), x.clone(), and make it with disable=True."
             )
         _require_unchanged(own, inputs)
-        again = call_model(model, own, outcome) if twice else output
+        again = call_model(model, own, outcome) if twice else None
     check_precision("the output", output)
-    broken = torch.isnan(output) if output.shape == again.shape else None  # reported later, if such a row is explained
-    if broken is None or not bool(outcome.agree(again.masked_fill(broken, 0), output.masked_fill(broken, 0)).all()):
+    if again is not None and not _same_output(again, output, outcome):
         raise ModelError(
             "The model must give the same output for the same input in evaluation mode (got two different ones). Remove "
             "the randomness from forward(), e.g. pass training=self.training to dropout."
         )
     outcome.check_values(output)
     return output
+
+
+def _same_output(again: Tensor, output: Tensor, outcome: Outcome) -> bool:
+    """Whether two passes agree; rows that are NaN are reported later, if one is explained."""
+    if again.shape != output.shape:
+        return False
+    broken = torch.isnan(output)
+    return bool(outcome.agree(again.masked_fill(broken, 0), output.masked_fill(broken, 0)).all())
 
 
 def _require_unchanged(own: ModelInputs, given: ModelInputs) -> None:

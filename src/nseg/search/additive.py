@@ -56,7 +56,8 @@ class AdditiveFlips:
         merit = self.objective.merit(p[:, :, 0], (p[:, :, 1:] * weight).sum(2)).round(decimals=DECIMALS)  # [D, F, B]
         count = self.exists.sum(0)
         merit = torch.where(torch.arange(number, device=count.device).unsqueeze(1) < count, merit, -torch.inf)
-        place, found, first = order.argsort(dim=1), [], 1
+        every = torch.arange(number, device=count.device).view(-1, 1).expand_as(order)
+        place, found, first = torch.empty_like(order).scatter_(1, order, every), [], 1  # of each flip in the order
         while first < number:
             last = min(2 * first, number)
             best = merit[:, first:last].flatten(0, 1).argmax(0)  # [B]

@@ -159,8 +159,9 @@ class _ConnectedMoves(SubsetScorer):
         """Moves of the instances that stay, their numbers and their elements."""
         if bool(stay.all()) or not bool(stay.any()):
             return self, numbers[stay], members[stay[self.parts.owner]]
-        causal = self.causal.select(stay.nonzero().flatten())
-        some = _ConnectedMoves(causal, self.parts.on(causal.instances), self.settings)
+        which = stay.nonzero().flatten()
+        causal = self.causal.select(which)
+        some = _ConnectedMoves(causal, self.parts.select(which, causal.instances), self.settings)
         return some, numbers[stay], members[stay[self.parts.owner]]
 
     def climb(self, kept: Tensor, must: bool) -> tuple[Tensor, Tensor]:

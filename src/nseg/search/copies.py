@@ -21,7 +21,7 @@ class Copies:
 
     def __init__(self, causal: CausalModel, parts: MaskParts, number: int) -> None:
         self.number, self.single, self.causal = number, parts, causal.repeat(number)
-        self.parts = parts.on(self.causal.instances)
+        self.parts = parts.repeat(number, self.causal.instances)
 
     def each(self, flat: Tensor, treat: Callable[[Tensor, slice], Tensor]) -> Tensor:
         """Apply a treatment to rows of values [P, n], as many at once as there are copies, [P, n]."""

@@ -221,4 +221,4 @@ def _drop_settled(
             key: value[:, kept[name]].clone() if value.shape == before.shape else value.clone()
             for key, value in optimiser.state[before].items()
         }
-    return StepState(causal, state.parts.on(causal.instances), logits, state.step), smaller
+    return StepState(causal, state.parts.select(stay, causal.instances), logits, state.step), smaller

@@ -113,10 +113,11 @@ def enumerate_worlds(
             continue
         for block in blocks(group.numel(), max(1, ENTRIES_AT_ONCE // ((1 << number) * max(number, 1))), device):
             small = some if block.numel() == group.numel() else some.select(block)
-            here = parts.on(small.instances)
+            here = its if small is some else its.select(block, small.instances)
             code = torch.arange(1 << number, device=device).unsqueeze(1)
-            keeps = [[True] * len(here.parts)]
-            worlds = SubsetWorlds(((code >> here.position) & 1).bool(), here.covered, keeps, {OUTSIDE: [True]})
+            bits = ((code >> torch.arange(number, device=device)) & 1).bool()  # [2^n, n], of any instance
+            kept, keeps = bits.index_select(1, here.position), [[True] * len(here.parts)]
+            worlds = SubsetWorlds(kept, here.covered, keeps, {OUTSIDE: [True]})
             if remove:
                 small = small.removing(parts.tied)
             around = alone = small.do_and_agree(worlds)

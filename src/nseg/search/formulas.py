@@ -93,7 +93,10 @@ def mix(p_events: Tensor, split: Sequence[float]) -> Tensor:
     >>> mix(torch.tensor([[[0.2], [0.4]], [[1.0], [0.0]]]), (0.5, 0.5))
     tensor([0.4000])
     """
-    return torch.einsum("...ab,a->...b", p_events.mean(-2), p_events.new_tensor(split))
+    p = p_events.mean(-2)
+    if len(split) == 1:
+        return p.squeeze(-2) * split[0]
+    return torch.einsum("...ab,a->...b", p, p.new_tensor(split))
 
 
 def size(mask: Tensor, owner: Tensor, number: int) -> Tensor:

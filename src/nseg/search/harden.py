@@ -364,7 +364,8 @@ class SubsetSearch:
     def _select(self, which: Tensor) -> tuple[SubsetSearch, Tensor]:
         """The search of some instances, and their elements, [n]."""
         causal = self.causal.select(which)
-        return SubsetSearch(causal, self.parts.on(causal.instances), self.settings), torch.isin(self.parts.owner, which)
+        parts = self.parts.select(which, causal.instances)
+        return SubsetSearch(causal, parts, self.settings), torch.isin(self.parts.owner, which)
 
     def _spread(self, some: Candidates, which: Tensor, members: Tensor, found: Candidates) -> Candidates:
         """Candidates of some instances as candidates of all; the others repeat one that they have."""

@@ -178,9 +178,10 @@ class _Moves(SubsetScorer):
         """Moves of the instances that stay, their numbers and their elements."""
         if not bool(stay.any()):
             return self, numbers[:0], members[:0]
-        causal = self.causal.select(stay.nonzero().flatten())
+        which = stay.nonzero().flatten()
+        causal = self.causal.select(which)
         return (
-            replace(self, causal=causal, parts=self.parts.on(causal.instances)),
+            replace(self, causal=causal, parts=self.parts.select(which, causal.instances)),
             numbers[stay],
             members[stay[self.parts.owner]],
         )

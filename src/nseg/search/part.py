@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from nseg.errors import InputError
-from nseg.graphs.batch import InstanceBatch
+from nseg.graphs.batch import InstanceBatch, offsets
 from nseg.graphs.bonds import has_whole_bonds
 from nseg.graphs.inputs import EDGE_KIND, Role
 from nseg.graphs.subgraph import reverse_edges
@@ -65,6 +65,14 @@ class Part(ABC):
     def on(self, instances: InstanceBatch) -> Part:
         """The same part of other instances."""
 
+    def select(self, which: Tensor, instances: InstanceBatch) -> Part:
+        """The same part of ``instances``, which are those of the numbers ``which``."""
+        return self.on(instances)
+
+    def repeat(self, times: int, instances: InstanceBatch) -> Part:
+        """The same part of ``instances``, which are all instances ``times`` times."""
+        return self.on(instances)
+
     @abstractmethod
     def to_weights(self, values: Tensor) -> Tensor:
         """Weights for the causal model from values of the elements."""
@@ -83,51 +91,96 @@ class Part(ABC):
 
 
 @dataclass(frozen=True)
+class TiedEdges:
+    """Which edges of B instances are one element. Elements are numbered instance by instance.
+
+    Args:
+        ties: whether both directions of an edge are one element in each instance, [B].
+        element: element of each edge, [E].
+        count: number of elements of each instance, [B].
+    """
+
+    ties: Tensor
+    element: Tensor
+    count: Tensor
+
+    @classmethod
+    def of(cls, instances: InstanceBatch, undirected: bool | None) -> TiedEdges:
+        """Those of instances, found among their edges; ``undirected`` as :class:`EdgePart` takes it."""
+        edge_index, owner = instances.edge_index, instances.edge_owner
+        reverse = cache(lambda: reverse_edges(edge_index, instances.num_nodes, instances.args.get(EDGE_KIND)))
+        if undirected is None:
+            ties = has_whole_bonds(instances, reverse)
+        else:
+            ties = torch.full((len(instances),), undirected, device=owner.device)
+        position = torch.arange(owner.numel(), device=owner.device)
+        if undirected is False or not bool(ties.any()):
+            return cls(ties, position, instances.ptr[Role.EDGE].diff())
+        first = torch.where(ties[owner], torch.minimum(position, reverse()), position)
+        begins = first == position
+        return cls(ties, (begins.cumsum(0) - 1)[first], owner[begins].bincount(minlength=len(instances)))
+
+    @cached_property
+    def any(self) -> bool:
+        """Whether an element may be more than one edge."""
+        return bool(self.ties.any())
+
+    def select(self, which: Tensor, before: Tensor, instances: InstanceBatch) -> TiedEdges:
+        """Those of ``instances``, which are those of the numbers ``which``.
+
+        Args:
+            which: numbers of instances.
+            before: offset of each instance among the edges before the selection.
+            instances: the selected instances.
+        """
+        ties, count, owner = self.ties[which], self.count[which], instances.edge_owner
+        edge = torch.arange(owner.numel(), device=owner.device)
+        if not self.any:
+            return TiedEdges(ties, edge, count)
+        edge += (before[which] - instances.ptr[Role.EDGE][:-1])[owner]
+        shift = offsets(count)[:-1] - offsets(self.count)[which]
+        return TiedEdges(ties, self.element[edge] + shift[owner], count)
+
+    def repeat(self, times: int) -> TiedEdges:
+        """Those of all instances ``times`` times."""
+        shift = torch.arange(times, device=self.element.device).unsqueeze(1) * self.count.sum()
+        return TiedEdges(self.ties.repeat(times), (self.element + shift).flatten(), self.count.repeat(times))
+
+
+@dataclass(frozen=True)
 class EdgePart(Part):
     """Weights of the messages over edges.
 
     Args:
         undirected: whether both directions of an edge are one element; None: in whole graphs whose edges are undirected
             (:func:`nseg.graphs.bonds.has_whole_bonds`), decided for each instance.
+        known: which edges are one element, if that is known from a larger or smaller batch.
     """
 
     undirected: bool | None = False
+    known: TiedEdges | None = None
     name = EDGES
     group = 0
     width = 1
 
     @cached_property
+    def tied(self) -> TiedEdges:
+        """Which edges are one element."""
+        return TiedEdges.of(self.instances, self.undirected) if self.known is None else self.known
+
+    @property
     def ties(self) -> Tensor:
         """Whether both directions of an edge are one element in each instance, [B]."""
-        if self.undirected is None:
-            return has_whole_bonds(self.instances, lambda: self._reverse)
-        return torch.full((len(self.instances),), self.undirected, device=self.instances.x.device)
+        return self.tied.ties
 
-    @cached_property
-    def _reverse(self) -> Tensor:
-        """Position of each edge's reverse, [E]."""
-        return reverse_edges(self.instances.edge_index, self.instances.num_nodes, self.instances.args.get(EDGE_KIND))
-
-    @cached_property
-    def _any_ties(self) -> bool:
-        return self.undirected is not False and bool(self.ties.any())
-
-    @cached_property
+    @property
     def element(self) -> Tensor:
         """Element of each edge, [E]."""
-        edge_index = self.instances.edge_index
-        position = torch.arange(edge_index.size(1), device=edge_index.device)
-        if not self._any_ties:
-            return position
-        first = torch.where(self.ties[self.instances.edge_owner], torch.minimum(position, self._reverse), position)
-        element: Tensor = torch.unique(first, return_inverse=True)[1]
-        return element
+        return self.tied.element
 
     @cached_property
     def owner(self) -> Tensor:
-        owner = self.instances.edge_owner
-        number = int(self.element.max()) + 1 if self.element.numel() else 0
-        return owner.new_zeros(number).scatter(0, self.element, owner)
+        return torch.repeat_interleave(self.tied.count) if self.tied.any else self.instances.edge_owner
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -144,8 +197,14 @@ class EdgePart(Part):
     def on(self, instances: InstanceBatch) -> EdgePart:
         return EdgePart(instances, self.undirected)
 
+    def select(self, which: Tensor, instances: InstanceBatch) -> EdgePart:
+        return EdgePart(instances, self.undirected, self.tied.select(which, self.instances.ptr[Role.EDGE], instances))
+
+    def repeat(self, times: int, instances: InstanceBatch) -> EdgePart:
+        return EdgePart(instances, self.undirected, self.tied.repeat(times))
+
     def to_weights(self, values: Tensor) -> Tensor:
-        return values.index_select(-1, self.element) if self._any_ties else values
+        return values.index_select(-1, self.element) if self.tied.any else values
 
     def from_weights(self, weights: Tensor) -> Tensor:
         values = weights.new_zeros(self.shape).scatter(0, self.element, weights)

@@ -122,6 +122,16 @@ class MaskParts:
         """The same parts of other instances."""
         return MaskParts(instances, tuple(part.on(instances) for part in self.parts))
 
+    def select(self, which: Tensor, instances: InstanceBatch) -> MaskParts:
+        """The same parts of ``instances``, which are those of the numbers ``which``."""
+        return MaskParts(instances, tuple(part.select(which, instances) for part in self.parts))
+
+    def repeat(self, times: int, instances: InstanceBatch) -> MaskParts:
+        """The same parts of ``instances``, which are all instances ``times`` times."""
+        if times == 1:
+            return self
+        return MaskParts(instances, tuple(part.repeat(times, instances) for part in self.parts))
+
     # --- sub-events of the complement ------------------------------------------------------------------------------------
 
     @property
@@ -184,9 +194,11 @@ class MaskParts:
     @cached_property
     def position(self) -> Tensor:
         """Position of each element among those of its instance, [n]."""
+        number, first = torch.arange(self.owner.numel(), device=self.owner.device), offsets(self.count)
+        if len(self.parts) == 1:  # its elements are numbered instance by instance
+            return number - first[self.owner]
         order = torch.argsort(self.owner, stable=True)
-        position = torch.arange(order.numel(), device=order.device) - offsets(self.count)[self.owner[order]]
-        return torch.empty_like(order).scatter_(0, order, position)
+        return torch.empty_like(order).scatter_(0, order, number - first[self.owner[order]])
 
     @cached_property
     def covered(self) -> dict[str, CoveredWeights]:
@@ -229,4 +241,4 @@ class MaskParts:
             else:
                 alone = causal.select(group)
                 members = torch.isin(self.owner, group).nonzero().flatten()
-                yield group, members, alone, self.on(alone.instances)
+                yield group, members, alone, self.select(group, alone.instances)
