@@ -320,7 +320,7 @@ class CompiledBatch:
             if level not in (GRAPHS, ALL_NODES):
                 rows = int(self._rows[self._levels.index(level)].max())
             sizes[buffer] = max(sizes.get(buffer, 0), rows * padded(step.target.width))
-        most = [int(one["ptr"][instances.ptr[Role.NODE]].diff().max()) for one in messages]
+        most = [int(_tensor(one["ptr"])[instances.ptr[Role.NODE]].diff().max()) for one in messages]
         wanted = [*(sizes.get(buffer, 0) for buffer in range(max(sizes) + 1)), degrees * nodes, *most]
         if sum(wanted) * lanes * self.dtype.itemsize > MOST_MEMORY:
             raise NotCompilableError
@@ -341,6 +341,11 @@ class CompiledBatch:
             "degree": degree,
             "sent": (kernel.Sent * len(sent))(*sent),
         }
+
+
+def _tensor(field: Tensor | int | None) -> Tensor:
+    assert isinstance(field, Tensor)
+    return field
 
 
 def _same(one: Tensor | int | None, other: Tensor | int | None) -> bool:

@@ -134,9 +134,7 @@ static REAL rarer_activation(REAL x, int64_t kind) {
 
 static vec activate(vec x, int64_t kind, REAL slope) {
     vec zero = {0};
-    if (kind == RELU) return choose(x < zero, zero, x); /* what is not a number stays so */
     if (kind == LEAKY) return choose(x < zero, x * slope, x);
-    if (kind == NONE) return x;
     for (int k = 0; k < LANES; k++) {
         if (kind == ELU) x[k] = x[k] > 0 ? x[k] : slope * (REAL)expm1(x[k]);
         if (kind == SIGMOID) x[k] = (REAL)(1 / (1 + exp(-(double)x[k])));
@@ -146,11 +144,18 @@ static vec activate(vec x, int64_t kind, REAL slope) {
     return x;
 }
 
+/* Not in line: its many cases would keep sums out of the registers. */
+__attribute__((noinline)) static void activate_all(vec *x, const Operation *op) {
+    for (int t = 0; t < TILE; t++) x[t] = activate(x[t], op->activation, (REAL)op->slope);
+}
+
 static inline void finish(vec *to, const vec *sum, const Operation *op, int64_t column) {
+    vec least = same_in_all(op->activation == RELU ? 0 : -INFINITY);
     for (int t = 0; t < TILE; t++) {
         vec x = op->bias ? sum[t] + op->bias[column + t] : sum[t];
-        to[column + t] = op->activation ? activate(x, op->activation, (REAL)op->slope) : x;
+        to[column + t] = choose(x < least, least, x); /* what is not a number stays so */
     }
+    if (op->activation > RELU) activate_all(to + column, op);
 }
 
 /* What each node receives: the sum of its senders' rows times the weights of the messages. */
@@ -229,7 +234,7 @@ static void largest(vec *to, const vec *from, int64_t rows, const Operation *op)
 static void normalise(vec *to, const vec *from, int64_t rows, const Operation *op) {
     for (int64_t i = 0; i < rows; i++) {
         const vec *x = from + i * op->width;
-        vec mean = {0}, squares = {0}, scale;
+        vec mean = {0}, squares = {0}, scale = {0};
         if (op->code == LAYER_NORM)
             for (int64_t c = 0; c < op->fan_in; c++) mean += x[c] / (REAL)op->fan_in;
         for (int64_t c = 0; c < op->fan_in; c++) squares += (x[c] - mean) * (x[c] - mean);
