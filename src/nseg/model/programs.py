@@ -49,8 +49,8 @@ class Recordable(Protocol):
 GRAPHS, EDGE_INDEX = f"{INDEX}graphs", f"{INDEX}edges"
 """Names of the inputs that hold the number of graphs, and the edges that the model sees."""
 
-RECORD_AFTER = 12
-"""Passes that the model itself runs before one is recorded: a recording takes about as long as ten passes."""
+RECORD_AFTER = 2
+"""Passes that the model itself runs before one is recorded: a recording, which takes about as long as ten, must pay."""
 
 SIZES = ((2, 2), (3, 3))
 """Instances and worlds of the two recorded passes."""
