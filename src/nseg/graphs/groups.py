@@ -37,6 +37,17 @@ def owner_of(ptr: Tensor) -> Tensor:
     return torch.repeat_interleave(ptr.diff())
 
 
+def is_in_groups(owner: Tensor, groups: Tensor, number: int) -> Tensor:
+    """Whether each member belongs to some groups, given its group and the number of all groups.
+
+    Equal to ``torch.isin(owner, groups)``, which sorts.
+
+    >>> is_in_groups(torch.tensor([0, 0, 2, 1]), torch.tensor([2, 1]), 3)
+    tensor([False, False,  True,  True])
+    """
+    return torch.zeros(number, dtype=torch.bool, device=owner.device).index_fill(0, groups, True)[owner]
+
+
 def positions_of(members: Tensor, size: int) -> Tensor:
     """Position of each member among ``members``; -1 for those not in it."""
     position = torch.full((size,), -1, dtype=torch.long, device=members.device)

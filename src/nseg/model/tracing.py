@@ -195,10 +195,11 @@ def require_edge_identity(
     if len(again) != len(calls):
         return  # a branch on the input, which the planned strategies notice
     tail, head = inputs.edge_index
-    proper = (tail != head).nonzero().flatten()  # a layer may replace self-loops by its own, in another order
 
     def used(call: PropagateCall) -> Tensor:
-        return call.edge[torch.isin(call.edge, proper)].sort().values
+        """How many messages are passed over each edge; a layer may replace self-loops by its own, in another order."""
+        count = call.edge[call.edge >= 0].bincount(minlength=tail.numel())
+        return torch.where(tail != head, count, 0)
 
     for before, after in zip(calls, again, strict=True):
         if before.weighted and not torch.equal(used(before), used(after)):

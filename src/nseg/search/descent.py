@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from nseg.graphs.groups import is_in_groups
 from nseg.model.causal import CausalModel
 from nseg.search.deadline import CLIMB_SHARE, time_is_up
 from nseg.search.parts import MaskParts, Masks
@@ -126,7 +127,7 @@ def descend(
             break
         if int(live.sum()) <= REPACK_SHARE * live.numel():
             active = active[live]
-            record.positions = {part.name: torch.isin(part.owner, active).nonzero().flatten() for part in parts}
+            record.positions = {part.name: is_in_groups(part.owner, active, number).nonzero().flatten() for part in parts}
             state, optimiser = _drop_settled(state, optimiser, live.nonzero().flatten(), settings.lr)
     for _ in range(settings.steps - len(trace)):
         tick()
@@ -212,7 +213,8 @@ def _drop_settled(
     state: StepState, optimiser: torch.optim.Optimizer, stay: Tensor, lr: float
 ) -> tuple[StepState, torch.optim.Optimizer]:
     """The batch and the optimiser's state without the instances that have settled."""
-    kept = {part.name: torch.isin(part.owner, stay).nonzero().flatten() for part in state.parts}
+    number = len(state.parts.instances)
+    kept = {part.name: is_in_groups(part.owner, stay, number).nonzero().flatten() for part in state.parts}
     causal = state.causal.select(stay)
     logits = Masks({name: old.detach()[:, kept[name]].clone().requires_grad_() for name, old in state.logits.items()})
     smaller = torch.optim.Adam(logits.tensors, lr=lr)

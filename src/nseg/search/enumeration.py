@@ -9,6 +9,7 @@ from functools import cached_property, reduce
 import torch
 from torch import Tensor
 
+from nseg.graphs.groups import is_in_groups
 from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
 from nseg.model.subset_worlds import OUTSIDE, SubsetWorlds
@@ -123,7 +124,7 @@ def enumerate_worlds(
             around = alone = small.do_and_agree(worlds)
             if remove and small.instances.outputs is not Role.GRAPH:  # around a whole graph there is nothing
                 alone = small.do_and_agree(replace(worlds, outside={OUTSIDE: [False]}))
-            yield group[block], members[torch.isin(its.owner, block)], WorldTable(here, *alone, *around)
+            yield group[block], members[is_in_groups(its.owner, block, len(group))], WorldTable(here, *alone, *around)
 
 
 @torch.no_grad()

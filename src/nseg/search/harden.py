@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from nseg.graphs.groups import is_in_groups
 from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
 from nseg.search.annealing import anneal
@@ -365,7 +366,7 @@ class SubsetSearch:
         """The search of some instances, and their elements, [n]."""
         causal = self.causal.select(which)
         parts = self.parts.select(which, causal.instances)
-        return SubsetSearch(causal, parts, self.settings), torch.isin(self.parts.owner, which)
+        return SubsetSearch(causal, parts, self.settings), is_in_groups(self.parts.owner, which, len(self.parts.instances))
 
     def _spread(self, some: Candidates, which: Tensor, members: Tensor, found: Candidates) -> Candidates:
         """Candidates of some instances as candidates of all; the others repeat one that they have."""

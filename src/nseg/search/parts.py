@@ -235,10 +235,11 @@ class MaskParts:
     def grouped(self, causal: CausalModel, key: Tensor) -> Iterator[tuple[Tensor, Tensor, CausalModel, MaskParts]]:
         """Instances with equal keys together: their numbers, their elements, their causal model and their parts."""
         for value in torch.unique(key):
-            group = (key == value).nonzero().flatten()
+            chosen = key == value
+            group = chosen.nonzero().flatten()
             if group.numel() == key.numel():
                 yield group, torch.arange(self.owner.numel(), device=key.device), causal, self
             else:
                 alone = causal.select(group)
-                members = torch.isin(self.owner, group).nonzero().flatten()
+                members = chosen[self.owner].nonzero().flatten()
                 yield group, members, alone, self.select(group, alone.instances)
