@@ -31,7 +31,7 @@ from torch_geometric.nn import (
     global_max_pool,
     global_mean_pool,
 )
-from zoo import CLASSES, FEATURES, GRAPH_CONFIG, NODE_CONFIG, explainer, graph, reversed_sage, seeded
+from zoo import CLASSES, FEATURES, GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, Link, explainer, graph, reversed_sage, seeded
 
 from nseg import NSEG, explain_many
 from nseg.explain.many import open_causal_models
@@ -241,6 +241,24 @@ def test_what_follows_on_the_kernel_may_be_left_to_torch(name: str, level: str) 
     model.level = level
     with opened(model, graph() if level == "node" else small_graphs(), config) as causal:
         assert assert_kernel_is_torch(causal, None)
+
+
+class DotProduct(Link):
+    """Scores pairs of nodes by the product of what it finds for both."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_label_index: Tensor) -> Tensor:
+        x = self.conv2(self.conv1(x, edge_index).relu(), edge_index)
+        return (x[edge_label_index[0]] * x[edge_label_index[1]]).sum(-1)
+
+
+@pytest.mark.parametrize("kind", [Link, DotProduct])
+def test_the_kernel_computes_what_torch_does_for_pairs_of_nodes(kind: type[nn.Module]) -> None:
+    pairs, asked = torch.tensor([[0, 5, 7, 5, 4], [3, 2, 9, 5, 8]]), explainer(seeded(kind), NSEG(), LINK_CONFIG)
+    for mask in (None, MaskType.object):
+        with open_causal_models(asked, graph(), [0, 1, 2, 3], edge_label_index=pairs) as models:
+            for _, causal in models:
+                with torch.no_grad():
+                    assert assert_kernel_is_torch(causal, mask)
 
 
 @settings(max_examples=15, deadline=None)

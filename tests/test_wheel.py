@@ -37,7 +37,13 @@ def test_the_wheel_holds_code_page_weights_and_studies(wheel: Path) -> None:
     inside = set(zipfile.ZipFile(wheel).namelist())
     package = ROOT / "src" / "nseg"
     assert {f"nseg/{path.relative_to(package)}" for path in package.rglob("*.py")} <= inside
-    for needed in ("py.typed", "reports/page.html", "reports/bundle/page.js", "reports/bundle/page.css"):
+    for needed in (
+        "py.typed",
+        "model/kernel/passes.c",
+        "reports/page.html",
+        "reports/bundle/page.js",
+        "reports/bundle/page.css",
+    ):
         assert f"nseg/{needed}" in inside
     assert sum(name.endswith(".safetensors") for name in inside) == len(models.manifest())
     assert any(name.startswith("nseg/study/studies/") for name in inside)

@@ -1,7 +1,7 @@
 """Recorded passes as lists of operations of the compiled kernel.
 
 The kernel (:mod:`nseg.model.kernel`) knows the operations that most networks are made of. A pass that begins with others is
-left to torch; what follows on the read-out, or on the explained nodes, may be anything: it is run by torch.
+left to torch; what follows on the read-out, or on explained nodes or pairs of nodes, may be anything: it is run by torch.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+import torch
 from torch import fx
 
 from nseg.model.conversion import Conversion
 from nseg.model.kernel_steps import ALL_NODES, GRAPHS, NotCompilableError, Step, Value
-from nseg.model.replay import KIND, LEVEL, Program
+from nseg.model.replay import KIND, LEVEL, Program, spread
+
+aten = torch.ops.aten
 
 
 @cache
@@ -52,7 +55,7 @@ class CompiledPass:
             pass
         self.tail = Tail(_entry(rest, converted.values), rest, last) if rest else None
         self.result = converted.live(last if self.tail is None else self.tail.entry)
-        if self.tail is not None and not _can_be_last(self.result, rest):
+        if self.tail is not None and not self.tail.ends and not _can_be_last(self.result, rest):
             raise NotCompilableError
         self.messages, self.steps = converted.messages, _needed(converted.steps, self.result)
         self.buffers = _share_memory(self.steps, self.result)
@@ -65,14 +68,25 @@ class Tail:
         entry: the result.
         nodes: the operations that follow on it.
         last: the one that is returned.
+
+    Attributes:
+        ends: arguments that hold the rows of the result which explained pairs need, one for each end; empty if rows of the
+            result are explained themselves.
+        arguments: the others.
     """
 
     def __init__(self, entry: fx.Node, nodes: Sequence[fx.Node], last: fx.Node) -> None:
-        graph = fx.Graph()
-        copies = {entry: graph.placeholder("result")}
         self.entry, self.arguments = entry, list[fx.Node]()
+        graph, same = fx.Graph(), [entry, *(node for node in nodes if node.target is spread and node.args[0] is entry)]
+        looked_up = {node: end for node in nodes if (end := _looked_up(node, same)) is not None}
+        self.ends = list(dict.fromkeys(looked_up.values()))
+        copies = dict(zip(self.ends, [graph.placeholder(f"end_{end.name}") for end in self.ends], strict=True))
+        copies |= {node: copies[end] for node, end in looked_up.items()}
+        if not self.ends:
+            copies[entry] = graph.placeholder("result")
+        nodes = [node for node in nodes if node not in looked_up and not (self.ends and node in same)]
         for one in dict.fromkeys(one for node in nodes for one in node.all_input_nodes):
-            if one is not entry and one not in nodes:
+            if one not in copies and one not in nodes:
                 if one.op != "placeholder" or one.meta[KIND] != "fixed":
                     raise NotCompilableError
                 self.arguments.append(one)
@@ -81,6 +95,18 @@ class Tail:
             copies[node] = graph.node_copy(node, copies.__getitem__)
         graph.output(copies[last])
         self.run = fx.GraphModule({}, graph).forward
+
+
+def _looked_up(node: fx.Node, same: Sequence[fx.Node]) -> fx.Node | None:
+    """The argument that says which rows of a value a node is; None if it is something else."""
+    args: tuple[Any, ...] = node.args
+    if node.target is aten.index.Tensor and args[0] in same and len(args[1]) == 1:
+        end = args[1][0]
+    elif node.target is aten.index_select.default and args[0] in same and args[1] in (0, -2):
+        end = args[2]
+    else:
+        return None
+    return end if isinstance(end, fx.Node) and end.op == "placeholder" and end.meta[KIND] == "worlds" else None
 
 
 def _entry(rest: Sequence[fx.Node], values: dict[fx.Node, Value]) -> fx.Node:

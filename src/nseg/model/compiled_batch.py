@@ -87,6 +87,8 @@ class CompiledBatch:
             raise NotCompilableError
         self._library = library
         self._kept: list[Any] = []  # what the kernel points to
+        self._ends = [] if compiled.tail is None else compiled.tail.ends
+        self._rows_each = max(len(self._ends), 1)  # rows of the result for each explained one
         self._sort_nodes()
         degrees = [] if deletes is None else deletes.degree_data()
         deletions = [Deletion()] * len(steps) if deletes is None else deletes.deletions()
@@ -96,7 +98,7 @@ class CompiledBatch:
             edge_ptr=self._point(instances.ptr[Role.EDGE]),
             place=self._point(self._order - self._first, torch.int32),
             rows=self._point(self._rows, torch.int32),
-            row_ptr=self._point(instances.row_ptr),
+            row_ptr=self._point(instances.row_ptr * self._rows_each),
             row=self._point(self._explained_rows(), torch.int32),
             instances=len(instances),
             degrees=(kernel.Degrees * len(degrees))(*map(self._degrees, degrees)),
@@ -118,7 +120,7 @@ class CompiledBatch:
             which: their numbers in the batch, [b].
             instances: these instances.
         """
-        subsets, rows = worlds.kept.contiguous(), len(instances.row)
+        subsets, rows = worlds.kept.contiguous(), len(instances.row) * self._rows_each
         output = torch.empty(len(worlds), rows, self.compiled.result.width, dtype=self.dtype)
         outside = worlds.outside.get(OUTSIDE, [True] * len(worlds.keeps))
         names = list(worlds.parts)
@@ -130,7 +132,7 @@ class CompiledBatch:
             "outside": torch.tensor(outside, dtype=self.dtype),
             "edge_first": instances.ptr[Role.EDGE],
             "node_first": instances.ptr[Role.NODE],
-            "row_first": instances.row_ptr,
+            "row_first": instances.row_ptr * self._rows_each,
             "output": output,
         }
         for name, part in worlds.parts.items():
@@ -151,8 +153,9 @@ class CompiledBatch:
         tail = self.compiled.tail
         if tail is None:
             return output
-        found: Tensor = tail.run(output.flatten(0, 1), *(self._get(one) for one in tail.arguments))
-        return found.view(len(worlds), rows, *found.shape[1:])
+        results = output.view(-1, self._rows_each, output.size(2)).unbind(1)
+        found: Tensor = tail.run(*results, *(self._get(one) for one in tail.arguments))
+        return found.view(len(worlds), len(instances.row), *found.shape[1:])
 
     # --- what the kernel is given ----------------------------------------------------------------------------------------
 
@@ -193,6 +196,11 @@ class CompiledBatch:
 
     def _explained_rows(self) -> Tensor | None:
         instances = self.instances
+        if self._ends:
+            ends = [self._get(one) for one in self._ends]
+            if instances.outputs is not Role.PAIR or any(len(one) != instances.count(Role.PAIR) for one in ends):
+                raise NotCompilableError
+            return torch.stack([self._position[one[instances.row]] for one in ends], 1).flatten()
         if self.compiled.result.level == GRAPHS:
             every = torch.arange(len(instances))
             if instances.outputs is not Role.GRAPH or not torch.equal(instances.row, every):

@@ -298,7 +298,7 @@ class _Builder:
         if level is None:
             assert own is not None
             everything = self._argument("node_rows", lambda bound: bound.plan.batch.inputs.num_nodes, "place")
-            return self.run.call_function(_spread, (value, self._rows_within(own), everything))
+            return self.run.call_function(spread, (value, self._rows_within(own), everything))
         place = self._argument(f"rows_{level}_of_{own}", lambda bound: bound.plan.positions(level, own), "place")
         fewer = self.run.call_function(aten.index_select.default, (value, 0, place))
         fewer.meta = {**node.meta, KIND: "nodes", LEVEL: level}
@@ -381,6 +381,6 @@ def _rows(node: fx.Node) -> tuple[int, int] | None:
     return (first[0], second[0]) if first and second else None
 
 
-def _spread(value: Tensor, rows: Tensor, number: int) -> Tensor:
+def spread(value: Tensor, rows: Tensor, number: int) -> Tensor:
     """Values of some rows, and zeros for all others."""
     return value.new_zeros(number, *value.shape[1:]).index_copy(0, rows, value)
