@@ -29,6 +29,9 @@ MIN_GAIN = 2e-3
 FLIPS_TRIED = 24
 """Single flips tried per instance and round, the most promising ones by the gradient."""
 
+ALL_FLIPS = 32
+"""Up to so many elements all flips are tried: a few more worlds cost less than the gradient."""
+
 FLIPS_UNGUIDED = 64
 """The same where edges are deleted and the gradient is that of weighed messages, which may mislead."""
 
@@ -188,11 +191,11 @@ class _Moves(SubsetScorer):
 
     def climb(self, kept: Tensor, must: Tensor) -> tuple[Tensor, Tensor]:
         """The best flip, or the best few flips together, if the merit rises."""
-        rank, owner = self._number_flips(kept), self.parts.owner
-        number = min(int(self.parts.count.max()), self.flips_tried)
+        rank, owner, tried = self._number_flips(kept), self.parts.owner, torch.minimum(self.parts.count, self.flips_tried)
+        number = int(tried.max())
         merit, valid, odds = self.measure_odds(number + 1, lambda k: kept ^ (rank == k.unsqueeze(1) - 1))
         merit = torch.where(valid | ~must, merit, -torch.inf)
-        exists = torch.arange(number, device=owner.device).unsqueeze(1) < self.parts.count  # [number, B]
+        exists = torch.arange(number, device=owner.device).unsqueeze(1) < tried  # [number, B]
         value, single = merit[0], torch.where(exists, merit[1:], -torch.inf)
         change = torch.where(exists.unsqueeze(1), odds[1:] - odds[:1], 0)
         flips = AdditiveFlips(self.objective, self.parts.split(self.settings), odds[0], change, exists)
@@ -235,9 +238,10 @@ class _Moves(SubsetScorer):
         many, rank = number > self.flips_tried, self._order(kept, kept.double())  # by position, where all are tried
         guessed = torch.zeros_like(number)
         if bool(many.any()):
-            rank = torch.where(many[owner], self._order(kept, self._proposed_gain(kept)), rank)
+            rank = torch.where(many[owner], self._order(kept, self._gain_if_many(kept)), rank)
             guessed = _longest(*self._score_together(kept, rank, number * many, limit.must), limit)
-        group = torch.where(kept, rank * self.flips_tried // number.clamp_min(self.flips_tried)[owner], NEVER)
+        most = self.flips_tried[owner]
+        group = torch.where(kept, rank * most // torch.maximum(number[owner], most), NEVER)
         dropped, moved = self._drop_groups(kept, group, limit)
         left = ~moved & (guessed == 0) & many  # else groups are single elements
         if bool(left.any()):
@@ -268,16 +272,31 @@ class _Moves(SubsetScorer):
         first = self.parts.count.cumsum(0) - self.parts.count
         return first[self.parts.owner] + torch.minimum(group, self.parts.count[self.parts.owner] - 1)
 
-    def _rank_flips(self, kept: Tensor) -> Tensor:
-        """Rank of each flip by its gain to first order; needless where all flips are tried, [n]."""
-        if int(self.parts.count.max()) <= self.flips_tried:
-            return self.parts.position
-        return ranks(self._proposed_gain(kept), self.parts.owner)
-
     def _number_flips(self, kept: Tensor) -> Tensor:
-        """The flips that are tried, numbered by position, so that equals do not depend on the batch; others follow, [n]."""
-        rank = self._rank_flips(kept)
-        return rank if rank is self.parts.position else ranks((rank < self.flips_tried).double(), self.parts.owner)
+        """The flips that are tried, numbered by position, so that equals do not depend on the batch; others never, [n]."""
+        position, most = self.parts.position, self.flips_tried[self.parts.owner]
+        if self._large is None:
+            return position
+        tried = ranks(self._gain_if_many(kept), self.parts.owner) < most
+        return torch.where(tried, ranks(tried, self.parts.owner), NEVER)
+
+    @cached_property
+    def _large(self) -> tuple[_Moves, Tensor] | None:
+        """Moves of the instances of which only some flips are tried, and their elements; None if there are none."""
+        large, device = self.parts.count > self.flips_tried, self.parts.owner.device
+        if not bool(large.any()):
+            return None
+        every = torch.arange(len(self.parts.owner), device=device)
+        moves, _, members = (self, large, every) if bool(large.all()) else self.select(large, large, every)
+        return moves, members
+
+    def _gain_if_many(self, kept: Tensor) -> Tensor:
+        """Gain of each flip to first order; 0 for instances of which all flips are tried, [n]."""
+        gain = torch.zeros(kept.shape, dtype=self.causal.dtype, device=kept.device)
+        if self._large is not None:
+            moves, members = self._large
+            gain[members] = moves._proposed_gain(kept[members])
+        return gain
 
     @property
     def _deletes(self) -> bool:
@@ -289,9 +308,10 @@ class _Moves(SubsetScorer):
         return self.causal.guiding(self._deletes, self.parts.tied)
 
     @cached_property
-    def flips_tried(self) -> int:
-        """Single flips tried per instance and round."""
-        return FLIPS_UNGUIDED if self._deletes and self._guide is self.causal else FLIPS_TRIED
+    def flips_tried(self) -> Tensor:
+        """Most flips, drops or groups of drops tried per round, [B]."""
+        some = FLIPS_UNGUIDED if self._deletes and self._guide is self.causal else FLIPS_TRIED
+        return torch.where(self.parts.count <= ALL_FLIPS, max(ALL_FLIPS, some), some)
 
     def _order(self, among: Tensor, gain: Tensor) -> Tensor:
         """Rank of each of some elements by gain; the others are never reached, [n]."""
@@ -316,11 +336,12 @@ class _Moves(SubsetScorer):
 
     def _score_drops(self, kept: Tensor, rank: Tensor, must: Tensor) -> Tensor:
         """Score after dropping each of the groups of the lowest ranks, by element (-inf for those not tried), [n]."""
-        number = min(int(torch.where(rank < NEVER, rank, -1).max()) + 1, self.flips_tried)
+        tried = rank < self.flips_tried[self.parts.owner]
+        number = int(torch.where(tried, rank, -1).max()) + 1
         if not number:
             return torch.full_like(rank, -torch.inf, dtype=self.causal.dtype)
         value = self.score(number, lambda k: kept & (rank != k.unsqueeze(1)), must)
-        return torch.where(rank < number, value[rank.clamp(max=number - 1), self.parts.owner], -torch.inf)
+        return torch.where(tried, value[rank.clamp(max=number - 1), self.parts.owner], -torch.inf)
 
     def _score_together(
         self, kept: Tensor, order: Tensor, most: Tensor, must: Tensor, shortest: int = 1
