@@ -9,20 +9,24 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from nseg.model.kernel_steps import ALL_NODES, GRAPHS, Code, Lookup, MessageKind, NotCompilableError, Step, Value
+from nseg.model.kernel_steps import ALL_NODES, GRAPHS, MESSAGES, Code, Lookup, MessageKind, NotCompilableError, Step, Value
+from nseg.model.products import RowSums
 from nseg.model.recorded_arguments import (
+    LAYER_NORM_DEFAULTS,
     UNCHANGED,
     arguments_of,
     as_number,
     as_row,
     constant,
     has_rows,
+    is_masked,
     level_of,
     require_fixed,
     shape_of,
     used_once,
 )
-from nseg.model.replay import KIND, STEP, WEIGHTS, X
+from nseg.model.recording import size_of
+from nseg.model.replay import KIND, STEP, WEIGHTS
 from nseg.model.rewriting import add_up, multiply, pick_largest
 
 aten = torch.ops.aten
@@ -47,8 +51,8 @@ GELU_BY_TANH = 7
 USUAL: dict[Any, list[tuple[int, ...]]] = {aten.softplus.default: [(), (1, 20)], aten.hardtanh.default: [(0, 6)]}
 """Parameters of activations that the kernel knows with these alone."""
 
-LAYER_NORM_DEFAULTS: list[Any] = [None, None, 1e-5]
-"""Weight, bias and what is added to variances."""
+WAITING = Value(-1, 0, ALL_NODES)
+"""In place of a value that is computed later, or by what uses it."""
 
 
 class Conversion:
@@ -57,7 +61,7 @@ class Conversion:
     Attributes:
         steps: operations of the kernel so far.
         messages: the kinds of messages that they pass on.
-        values: what they compute, by node of the pass.
+        values: what they compute, by node of the pass; those that wait are computed when it is known for which step.
     """
 
     def __init__(self) -> None:
@@ -71,13 +75,16 @@ class Conversion:
         Raises:
             NotCompilableError: the kernel does not know it.
         """
-        if node.target not in _METHODS:
+        if self._can_wait(node):
+            self.values[node] = WAITING
+        elif node.target in _METHODS:
+            self.values[node] = _METHODS[node.target](self, node)
+        else:
             raise NotCompilableError
-        self.values[node] = _METHODS[node.target](self, node)
 
     def live(self, node: Any) -> Value:
         """A value that was computed before, or the masked features."""
-        if _is_masked(node):
+        if is_masked(node):
             if node not in self.values:
                 target = Value(len(self.steps), shape_of(node)[-1], ALL_NODES)
                 self.values[node] = self._append(Step(Code.FEATURES, target, shared=node))
@@ -88,7 +95,7 @@ class Conversion:
         return found
 
     def _is_live(self, node: Any) -> bool:
-        return isinstance(node, fx.Node) and (node in self.values or _is_masked(node))
+        return isinstance(node, fx.Node) and (node in self.values or is_masked(node))
 
     def _append(self, step: Step) -> Value:
         self.steps.append(step)
@@ -122,11 +129,10 @@ class Conversion:
         if factors is None:
             raise NotCompilableError
         kind = MessageKind(pattern.meta[STEP], factors)
-        if kind not in self.messages:
-            self.messages.append(kind)
+        number = self._number_of(kind)
         shared = sent if sent.op == "placeholder" and sent.meta[KIND] in ("one world", "nodes") else None
         source = None if shared is not None else self.live(sent)
-        return self._append(Step(Code.PRODUCT, self._new(node), source, messages=self.messages.index(kind), shared=shared))
+        return self._append(Step(Code.PRODUCT, self._new(node), source, messages=number, shared=shared))
 
     def _message_factors(self, node: Any) -> tuple[fx.Node, ...] | None:
         """Arguments whose product the weights of messages are, besides those of the world; None if they are not."""
@@ -140,6 +146,53 @@ class Conversion:
             parts = [self._message_factors(one) for one in node.args]
             return None if None in parts else tuple(one for part in parts for one in part or ())
         return None
+
+    def _can_wait(self, node: fx.Node) -> bool:
+        """Whether a value has rows for messages, or only says where they go."""
+        if node.target in (RowSums, size_of):
+            return True
+        if node.target is aten.index_select.default:
+            return bool(arguments_of(node)[2].meta.get(KIND) == "worlds")
+        if node.target is aten.view.default and str(arguments_of(node)[0].target).startswith(WEIGHTS):
+            return True
+        return node.target is not add_up and any(self.values.get(one) is WAITING for one in node.all_input_nodes)
+
+    def _receive(self, node: fx.Node) -> Value:
+        """What nodes receive of messages that are not linear in the senders' features."""
+        _, weighed = arguments_of(node)
+        parts = [*weighed.args] if weighed.target is aten.mul.Tensor else []
+        weights = [one for one in parts if one.target is aten.view.default and one.args[0].op == "placeholder"]
+        if len(parts) != 2 or len(weights) != 1 or not str(weights[0].args[0].target).startswith(WEIGHTS):
+            raise NotCompilableError
+        sent = parts[1 - parts.index(weights[0])]
+        kind = MessageKind(int(str(weights[0].args[0].target).removeprefix(WEIGHTS)), ())
+        number = self._number_of(kind)
+        self._end_waiting(sent, number)
+        source, shared = (self.live(sent), None) if self._is_live(sent) else (None, sent)
+        if source is not None and source.level != MESSAGES - number:
+            raise NotCompilableError
+        return self._append(Step(Code.RECEIVE, self._new(node), source, messages=number, shared=shared))
+
+    def _end_waiting(self, node: fx.Node, number: int) -> None:
+        """Compute a value that waits, and before it all those that it needs, for the messages with a number."""
+        if self.values.get(node) is not WAITING:
+            return
+        if node.target is aten.index_select.default:
+            source, _, where = arguments_of(node)
+            given = self.live(source)
+            target = self._new(node, MESSAGES - number)
+            self.values[node] = self._append(Step(Code.SENDERS, target, given, messages=number, shared=where))
+        elif node.target in _METHODS:
+            for one in node.all_input_nodes:
+                self._end_waiting(one, number)
+            self.values[node] = _METHODS[node.target](self, node)
+        else:
+            raise NotCompilableError
+
+    def _number_of(self, kind: MessageKind) -> int:
+        if kind not in self.messages:
+            self.messages.append(kind)
+        return self.messages.index(kind)
 
     # --- rows ------------------------------------------------------------------------------------------------------------
 
@@ -175,12 +228,9 @@ class Conversion:
         function: Any = node.target
         number, slope = ACTIVATIONS[function]
         source, *more = arguments_of(node)
-        if function in USUAL:
-            if tuple(more) not in USUAL[function]:
-                raise NotCompilableError
-        elif len(more) > 1:
+        if tuple(more) not in USUAL[function] if function in USUAL else len(more) > 1:
             raise NotCompilableError
-        elif more:
+        if more and function not in USUAL:
             slope = as_number(more[0])
         if node.kwargs.get("approximate", "none") != "none":
             number = GELU_BY_TANH
@@ -247,6 +297,8 @@ class Conversion:
 
     def _pool(self, node: fx.Node) -> Value:
         groups, rows = arguments_of(node)
+        if self.values.get(rows) is WAITING:
+            return self._receive(node)
         source = self.live(rows)
         if source.level != ALL_NODES:
             raise NotCompilableError
@@ -277,7 +329,7 @@ class Conversion:
             raise NotCompilableError
 
         def row(get: Lookup) -> Tensor:
-            found = torch.full((source.width,), scale)
+            found = torch.full((source.width,), scale, dtype=torch.float64)
             for one in fixed:
                 found = found * as_row(one, get, source.width)
             return found
@@ -345,8 +397,3 @@ _METHODS: dict[Any, Callable[[Conversion, fx.Node], Value]] = {
     **dict.fromkeys(UNCHANGED, Conversion._unchanged),
 }
 """How each operation of a pass is converted."""
-
-
-def _is_masked(node: Any) -> bool:
-    """Whether an argument holds the masked features."""
-    return isinstance(node, fx.Node) and node.op == "placeholder" and node.target == X and node.meta[KIND] == "varied"

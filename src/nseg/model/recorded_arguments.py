@@ -9,9 +9,12 @@ from torch import Tensor, fx
 
 from nseg.model.kernel_steps import ALL_NODES, Constant, Lookup, NotCompilableError
 from nseg.model.recording import SIZES
-from nseg.model.replay import KIND, LEVEL
+from nseg.model.replay import KIND, LEVEL, X
 
 aten = torch.ops.aten
+
+LAYER_NORM_DEFAULTS: list[Any] = [None, None, 1e-5]
+"""Weight, bias and what is added to variances."""
 
 UNCHANGED = (aten.detach.default, aten.clone.default, aten.alias.default, aten.view.default, aten.reshape.default)
 """Operations that return their first operand if its shape stays."""
@@ -28,12 +31,14 @@ def arguments_of(node: fx.Node) -> tuple[Any, ...]:
 
 
 def as_number(value: Any) -> float:
+    """A plain number."""
     if isinstance(value, fx.Node):
         raise NotCompilableError
     return float(value)
 
 
 def shape_of(node: Any) -> tuple[int, ...]:
+    """Shape of a value in the first recording."""
     sizes = node.meta.get(SIZES) if isinstance(node, fx.Node) else None
     return () if sizes is None or sizes[0] is None else sizes[0]
 
@@ -46,6 +51,7 @@ def used_once(node: fx.Node) -> bool:
 
 
 def level_of(node: fx.Node) -> int:
+    """Hops up to which a value of nodes has rows."""
     if node.meta.get(KIND) != "nodes":
         raise NotCompilableError
     level = node.meta.get(LEVEL)
@@ -65,10 +71,16 @@ def require_fixed(*nodes: Any) -> None:
 
 
 def constant(node: fx.Node | None) -> Constant | None:
+    """What an argument holds; None if there is none."""
     return None if node is None else lambda get: get(node)
 
 
 def as_row(value: Any, get: Lookup, width: int) -> Tensor:
     """A number, or a tensor with one row at most, as a row."""
-    found = get(value) if isinstance(value, fx.Node) else torch.tensor(float(value))
+    found = get(value) if isinstance(value, fx.Node) else torch.tensor(float(value), dtype=torch.float64)
     return found.detach().reshape(-1).expand(width)
+
+
+def is_masked(node: Any) -> bool:
+    """Whether an argument holds the masked features."""
+    return isinstance(node, fx.Node) and node.op == "placeholder" and node.target == X and node.meta[KIND] == "varied"

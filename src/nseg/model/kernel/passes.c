@@ -38,7 +38,7 @@ typedef struct {
     int64_t mean;           /* whether messages are averaged */
 } Messages;
 
-enum { PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES, LAYER_NORM, UNIT, LARGEST };
+enum { PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES, LAYER_NORM, UNIT, LARGEST, RECEIVE, SENDERS, RECEIVERS };
 enum { NONE, RELU, LEAKY, ELU, SIGMOID, TANH, GELU, GELU_BY_TANH, SILU, SOFTPLUS, SELU, RELU6 };
 
 /* An operation: target = activation(operation(source, other) + bias). */
@@ -46,7 +46,8 @@ typedef struct {
     int64_t code, target, source, other; /* values by number; other is -1 if it is not used or does not vary */
     int64_t width, fan_in, stride;       /* columns of the target, of the source, and of the source in memory */
     int64_t level;                       /* number of the row counts of the target; -1: one row per instance */
-    int64_t messages;                    /* PRODUCT: number of the messages; JOIN: first column */
+    int64_t messages;                    /* number of the messages; JOIN: first column */
+    int64_t by_message;                  /* whether the target has rows for these messages */
     int64_t activation;
     double slope;                        /* of LEAKY and ELU */
     double least;                        /* what is added to variances (LAYER_NORM); least length (UNIT) */
@@ -166,6 +167,31 @@ static void product(vec *to, const vec *from, const REAL *shared, const vec *wei
             finish(to + i * op->width, sum, op, c);
         }
     }
+}
+
+/* The same, of rows that messages have themselves. */
+static void receive(vec *to, const vec *from, const vec *weight, const Messages *m, int64_t first, int64_t rows,
+                    const Operation *op) {
+    int64_t begin = m->ptr[first];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = 0; c < op->width; c += TILE) {
+            vec sum[TILE] = {0};
+            for (int64_t j = m->ptr[first + i]; j < m->ptr[first + i + 1]; j++)
+                for (int t = 0; t < TILE; t++) {
+                    if (op->shared) sum[t] += weight[j - begin] * op->shared[j * op->width + c + t];
+                    else sum[t] += weight[j - begin] * from[(j - begin) * op->width + c + t];
+                }
+            finish(to + i * op->width, sum, op, c);
+        }
+}
+
+/* Rows of the senders of messages, or of their receivers. */
+static void rows_of_ends(vec *to, const vec *from, const Messages *m, int64_t first, int64_t number, const Operation *op) {
+    for (int64_t i = 0; i < number; i++)
+        for (int64_t j = m->ptr[first + i]; j < m->ptr[first + i + 1]; j++) {
+            const vec *row = from + (op->code == SENDERS ? m->sender[j] : i) * op->width;
+            for (int64_t c = 0; c < op->width; c += TILE) finish(to + (j - m->ptr[first]) * op->width, row + c, op, c);
+        }
 }
 
 static void linear(vec *to, const vec *from, int64_t rows, const Operation *op) {
@@ -329,13 +355,20 @@ static void run_block(const Pass *p, const Question *q, const Place *lane, int64
         if (op->code == PRODUCT)
             product(to, from, op->shared, q->message + q->message_first[op->messages], p->messages + op->messages, first,
                     rows, op);
+        else if (op->code == RECEIVE)
+            receive(to, from, q->message + q->message_first[op->messages], p->messages + op->messages, first, rows, op);
+        else if (op->code == SENDERS || op->code == RECEIVERS)
+            rows_of_ends(to, from, p->messages + op->messages, first, p->node_ptr[g + 1] - first, op);
         else if (op->code == LINEAR) linear(to, from, rows, op);
         else if (op->code == POOL) pool(to, from, p->node_ptr[g + 1] - first, op);
         else if (op->code == LARGEST) largest(to, from, p->node_ptr[g + 1] - first, op);
         else if (op->code == LAYER_NORM || op->code == UNIT) normalise(to, from, rows, op);
         else if (op->code == JOIN) join(to, from, rows, op);
         else if (op->code == FEATURES) features(to, p, q, lane, g, op);
-        else elementwise(to, from, op->other < 0 ? 0 : q->values[op->other], op->level < 0 ? g : first, rows, op);
+        else {
+            int64_t start = op->level < 0 ? g : op->by_message ? p->messages[op->messages].ptr[first] : first;
+            elementwise(to, from, op->other < 0 ? 0 : q->values[op->other], start, rows, op);
+        }
     }
 }
 
