@@ -19,11 +19,15 @@ from torch_geometric.data import Data
 from torch_geometric.explain.config import MaskType
 from torch_geometric.nn import (
     ChebConv,
+    EdgeConv,
     GATConv,
     GCNConv,
     GINConv,
+    GINEConv,
     GraphConv,
     LayerNorm,
+    LEConv,
+    ResGatedGraphConv,
     SAGEConv,
     SGConv,
     TAGConv,
@@ -31,7 +35,7 @@ from torch_geometric.nn import (
     global_max_pool,
     global_mean_pool,
 )
-from zoo import CLASSES, FEATURES, GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, Link, explainer, graph, reversed_sage, seeded
+from zoo import CLASSES, FEATURES, GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, Link, explainer, graph, mlp, reversed_sage, seeded
 
 from nseg import NSEG, explain_many
 from nseg.explain.many import open_causal_models
@@ -65,7 +69,7 @@ class Net(nn.Module):
         residual: bool = False,
         jump: bool = False,
         parts: int = 1,
-        weighted: bool = False,
+        given: tuple[str, ...] = (),
     ) -> None:
         super().__init__()
         self.convs = nn.ModuleList([conv(FEATURES, WIDTH), conv(WIDTH, WIDTH)])
@@ -73,16 +77,20 @@ class Net(nn.Module):
         self.between, self.read_out, self.after, self.drop = between(), read_out, after, nn.Dropout(0.5)
         self.head = nn.Sequential(nn.Linear(WIDTH * (2 if jump else 1) * parts, 6), nn.ReLU(), nn.Linear(6, CLASSES))
         self.residual, self.jump, self.level = residual, jump, "node"
-        self.pass_on = ("edge_weight",) if weighted else ()
+        self.pass_on = given
         for module in self.modules():
             if isinstance(module, nn.BatchNorm1d):
                 module.running_mean.uniform_(-0.2, 0.2)
                 module.running_var.uniform_(0.5, 2.0)
 
-    def forward(self, x: Tensor, edge_index: Tensor, batch: Any = None, edge_weight: Any = None) -> Tensor:
-        found = []
+    def forward(
+        self, x: Tensor, edge_index: Tensor, batch: Any = None, edge_weight: Any = None, edge_attr: Any = None
+    ) -> Tensor:
+        found, x = [], x * 0.9
+        more = {
+            name: value for name, value in (("edge_weight", edge_weight), ("edge_attr", edge_attr)) if name in self.pass_on
+        }
         for conv, norm in zip(self.convs, self.norms, strict=True):
-            more = {"edge_weight": edge_weight} if self.pass_on else {}
             new = self.drop(self.between(norm(conv(x, edge_index, **more))))
             x = x + new if self.residual and x.shape == new.shape else new
             found.append(x)
@@ -101,7 +109,7 @@ def mean_and_max(x: Tensor, batch: Any) -> Tensor:
 NETS: dict[str, Callable[[], Net]] = {
     "gcn": Net,
     "gcn without self-loops": lambda: Net(lambda a, b: GCNConv(a, b, add_self_loops=False)),
-    "gcn with edge weights": lambda: Net(weighted=True),
+    "gcn with edge weights": lambda: Net(given=("edge_weight",)),
     "gin with batch norm": lambda: Net(gin, norm=nn.BatchNorm1d),
     "gin, jumping knowledge, residuals": lambda: Net(gin, residual=True, jump=True),
     "gcn, jumping knowledge, residuals": lambda: Net(residual=True, jump=True),
@@ -109,10 +117,14 @@ NETS: dict[str, Callable[[], Net]] = {
     "sage, unit rows": lambda: Net(lambda a, b: SAGEConv(a, b, normalize=True, project=True)),
     "sage, target to source": lambda: Net(reversed_sage),
     "graph conv": lambda: Net(GraphConv),
-    "graph conv, mean, edge weights": lambda: Net(lambda a, b: GraphConv(a, b, aggr="mean"), weighted=True),
+    "graph conv, mean, edge weights": lambda: Net(lambda a, b: GraphConv(a, b, aggr="mean"), given=("edge_weight",)),
     "tag": lambda: Net(lambda a, b: TAGConv(a, b, K=2)),
     "sgc": lambda: Net(lambda a, b: SGConv(a, b, K=2)),
     "cheb": lambda: Net(lambda a, b: ChebConv(a, b, K=2)),
+    "gine": lambda: Net(lambda a, b: GINEConv(mlp(a, b), edge_dim=2), given=("edge_attr",)),
+    "gated by both ends": lambda: Net(ResGatedGraphConv),
+    "edge conv": lambda: Net(lambda a, b: EdgeConv(mlp(2 * a, b), aggr="add")),
+    "le": lambda: Net(LEConv, given=("edge_weight",)),
     "elu": lambda: Net(between=nn.ELU),
     "leaky": lambda: Net(between=lambda: nn.LeakyReLU(0.2)),
     "gelu": lambda: Net(between=nn.GELU),

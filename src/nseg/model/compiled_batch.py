@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -15,7 +14,8 @@ from nseg.graphs.batch import InstanceBatch, offsets
 from nseg.graphs.inputs import Role
 from nseg.model import kernel
 from nseg.model.compiled import CompiledPass
-from nseg.model.kernel_steps import ALL_NODES, GRAPHS, Code, MessageKind, NotCompilableError, Step, padded
+from nseg.model.deletion_rules import DegreeData, Deletion, DeletionRules
+from nseg.model.kernel_steps import ALL_NODES, GRAPHS, MESSAGES, Code, MessageKind, NotCompilableError, Step, padded
 from nseg.model.plan import Messages
 from nseg.model.products import RowSums
 from nseg.model.replay import KIND, LEVEL
@@ -23,39 +23,6 @@ from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds
 
 MOST_MEMORY = 1 << 25
 """Bytes that the values of the largest instance may take. Larger ones do not fit into the cache, and are left to torch."""
-
-
-@dataclass(frozen=True)
-class DegreeData:
-    """What degrees consist of, see ``Degrees`` of passes.c; ``receiver`` is the row of ``edge_index`` that counts."""
-
-    receiver: int
-    weight: Tensor | None
-    loops: Tensor
-    outside: Tensor
-    loose: Tensor | None
-
-
-@dataclass(frozen=True)
-class Deletion:
-    """How the messages of a step change where edges are deleted.
-
-    Args:
-        degrees: number of the degrees that they are divided by; -1 if they are not.
-        factor: what they are multiplied by besides, [M]; None for 1.
-        mean: whether they are averaged.
-    """
-
-    degrees: int = -1
-    factor: Tensor | None = None
-    mean: bool = False
-
-
-class DeletionRules(Protocol):
-    """Knows how messages change where edges are deleted (:class:`nseg.model.rescaling.RescaledMessages`)."""
-
-    def degree_data(self) -> list[DegreeData]: ...
-    def deletions(self) -> list[Deletion]: ...
 
 
 class CompiledBatch:
@@ -89,6 +56,7 @@ class CompiledBatch:
         self._kept: list[Any] = []  # what the kernel points to
         self._ends = [] if compiled.tail is None else compiled.tail.ends
         self._rows_each = max(len(self._ends), 1)  # rows of the result for each explained one
+        self._steps = [steps[kind.step] for kind in compiled.messages]
         self._sort_nodes()
         degrees = [] if deletes is None else deletes.degree_data()
         deletions = [Deletion()] * len(steps) if deletes is None else deletes.deletions()
@@ -191,8 +159,19 @@ class CompiledBatch:
         self._position -= self._first
         values = [step.target for step in self.compiled.steps]
         self._levels = sorted({value.level for value in values} - {GRAPHS})
-        rows = [owner[hops <= level].bincount(minlength=len(instances)) for level in self._levels]
+        kept = [self._receivers(level) if level <= MESSAGES else hops <= level for level in self._levels]
+        rows = [owner[one].bincount(minlength=len(instances)) for one in kept]
         self._rows = torch.stack(rows) if rows else owner[:0]
+
+    def _receivers(self, level: int) -> Tensor:
+        """Receiver of each message that a value has rows for."""
+        step = self._steps[MESSAGES - level]
+        return step.edge_index[step.call.receiver]
+
+    def _message_order(self, step: Messages) -> Tensor:
+        """Messages by the place of their receivers."""
+        receiver = step.edge_index[step.call.receiver]
+        return torch.argsort(self._position[receiver] + self._first[receiver], stable=True)
 
     def _explained_rows(self) -> Tensor | None:
         instances = self.instances
@@ -225,7 +204,7 @@ class CompiledBatch:
         """Fields of ``Messages``."""
         receiver, sender = step.edge_index[step.call.receiver], step.edge_index[1 - step.call.receiver]
         place = self._position[receiver] + self._first[receiver]
-        order = torch.argsort(place, stable=True)
+        order = self._message_order(step)
         edge = step.edge[order]
         own = self.instances.ptr[Role.EDGE][self.instances.node_owner[receiver[order]]]
         factor = None
@@ -258,10 +237,10 @@ class CompiledBatch:
 
     def _operation(self, step: Step) -> kernel.Operation:
         target, source = step.target, step.source
-        width = padded(target.width)
+        width, by_message = padded(target.width), target.level <= MESSAGES
         row = None if step.row is None else step.row(self._get)
         return kernel.Operation(
-            code=int(step.code),
+            code=int(self._code(step)),
             target=self.compiled.buffers[target.number],
             source=-1 if source is None else self.compiled.buffers[source.number],
             other=-1 if step.other is None else self.compiled.buffers[step.other.number],
@@ -269,7 +248,8 @@ class CompiledBatch:
             fan_in=target.width if source is None else source.width,
             stride=width if source is None else padded(source.width),
             level=-1 if target.level == GRAPHS else self._levels.index(target.level),
-            messages=self._message_numbers[step.messages] if step.code is Code.PRODUCT else step.messages,
+            messages=self._message_number(step),
+            by_message=int(by_message),
             activation=step.activation[0],
             slope=self._slope(step.activation[1]),
             least=step.least,
@@ -277,6 +257,24 @@ class CompiledBatch:
             row=self._point(None if row is None else _pad(row, width)),
             bias=self._point(None if step.bias is None else _pad(step.bias(self._get), width)),
         )
+
+    def _message_number(self, step: Step) -> int:
+        """The kind of messages that an operation works on; of a part that is joined its first column."""
+        if step.code is Code.JOIN:
+            return step.messages
+        if step.target.level <= MESSAGES:
+            return self._message_numbers[MESSAGES - step.target.level]
+        return self._message_numbers[step.messages] if step.code in (Code.PRODUCT, Code.RECEIVE) else 0
+
+    def _code(self, step: Step) -> Code:
+        """The operation; of rows for messages it is known only here whether they are their senders' or receivers'."""
+        if step.code is not Code.SENDERS or step.shared is None:
+            return step.code
+        messages, where = self._steps[step.messages], self._get(step.shared).flatten()
+        for code, row in ((Code.SENDERS, 1 - messages.call.receiver), (Code.RECEIVERS, messages.call.receiver)):
+            if torch.equal(messages.edge_index[row], where):
+                return code
+        raise NotCompilableError
 
     def _slope(self, slope: float | fx.Node) -> float:
         if not isinstance(slope, fx.Node):
@@ -288,7 +286,7 @@ class CompiledBatch:
     def _shared_rows(self, step: Step, width: int) -> Tensor | None:
         """Rows for all nodes in the order of the kernel, or for all graphs."""
         node, instances = step.shared, self.instances
-        if node is None:
+        if node is None or step.code is Code.SENDERS:
             return None
         if step.code in (Code.POOL, Code.LARGEST):
             sums = self._get(node)
@@ -303,6 +301,12 @@ class CompiledBatch:
             value = value.reciprocal()
         if value.size(1) == 1:
             value = value.expand(-1, step.target.width)
+        if step.code is Code.RECEIVE or step.target.level <= MESSAGES:
+            number = step.messages if step.code is Code.RECEIVE else MESSAGES - step.target.level
+            order = self._message_order(self._steps[number])
+            if len(value) != len(order):
+                raise NotCompilableError
+            return _pad(value[order], width)
         if step.target.level == GRAPHS:
             if len(value) != len(instances):
                 raise NotCompilableError
@@ -337,15 +341,16 @@ class CompiledBatch:
         sent = [
             kernel.Sent(
                 weight=weight,
-                sender=self._point(torch.zeros(max(number, 1), dtype=torch.int32), torch.int32),
-                ptr=self._point(torch.zeros(nodes + 1, dtype=torch.int32), torch.int32),
+                sender=self._point(torch.zeros(max(number, 1), dtype=torch.int32)),
+                place=self._point(torch.zeros(max(number, 1), dtype=torch.int32)),
+                ptr=self._point(torch.zeros(nodes + 1, dtype=torch.int32)),
             )
             for weight, number in zip(memory[len(values) + 1 :], most, strict=True)
         ]
         self._memory = {
             "values": self._point(torch.tensor(values)),
-            "bits": self._point(torch.zeros(max(edges, 1), dtype=torch.int32), torch.int32),
-            "on": self._point(torch.zeros(max(edges, 1), dtype=torch.int32), torch.int32),
+            "bits": self._point(torch.zeros(max(edges, 1), dtype=torch.int32)),
+            "on": self._point(torch.zeros(max(edges, 1), dtype=torch.int32)),
             "degree": degree,
             "sent": (kernel.Sent * len(sent))(*sent),
         }

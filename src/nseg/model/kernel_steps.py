@@ -20,6 +20,9 @@ Constant = Callable[[Lookup], Tensor]
 GRAPHS = -1
 """In place of hops: a value with one row per instance."""
 
+MESSAGES = -2
+"""In place of hops: a value with one row per message; minus the number of the messages."""
+
 ALL_NODES = 1 << 30
 """In place of hops: a value with rows for all nodes."""
 
@@ -32,6 +35,7 @@ class Code(IntEnum):
     """Operations of the kernel."""
 
     PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES, LAYER_NORM, UNIT, LARGEST = range(10)
+    RECEIVE, SENDERS, RECEIVERS = range(10, 13)
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Value:
     Args:
         number: which one.
         width: its columns.
-        level: hops up to which it has rows, or :data:`ALL_NODES` or :data:`GRAPHS`.
+        level: hops up to which it has rows, or :data:`ALL_NODES`, :data:`GRAPHS` or :data:`MESSAGES`.
     """
 
     number: int
@@ -69,7 +73,8 @@ class Step:
     Args:
         code, target, source, other: as there.
         messages: number of the messages, or the first column of a part.
-        shared: argument that holds rows for nodes, or for graphs; of a read-out, which nodes are added up.
+        shared: argument that holds rows for nodes, graphs or messages; of a read-out, which nodes are added up; of rows for
+            messages, where they are taken from.
         inverse: whether one over these rows is meant.
         row, bias: the same for all rows.
         activation: number and parameter, which may be an argument.

@@ -13,7 +13,7 @@ from torch import Tensor
 from nseg.graphs.batch import InstanceBatch, group_members
 from nseg.graphs.inputs import Role
 from nseg.graphs.subgraph import reverse_edges
-from nseg.model.compiled_batch import DegreeData, Deletion
+from nseg.model.deletion_rules import DegreeData, Deletion
 from nseg.model.plan import MessageLayout, Messages, Once
 from nseg.model.removal import Remover, positions_of
 from nseg.model.runner import WorldRunner

@@ -23,7 +23,8 @@ from nseg.graphs.baseline import attribute_columns
 from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs, Role
 from nseg.model.compiled import compile_program
-from nseg.model.compiled_batch import CompiledBatch, DeletionRules
+from nseg.model.compiled_batch import CompiledBatch
+from nseg.model.deletion_rules import DeletionRules
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
 from nseg.model.kernel_steps import NotCompilableError

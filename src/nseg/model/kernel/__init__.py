@@ -61,7 +61,10 @@ class Operation(Structure):
     """``Operation`` of passes.c."""
 
     _fields_ = _fields(
-        "", "code target source other width fan_in stride level messages activation", "slope least", "shared row bias"
+        "",
+        "code target source other width fan_in stride level messages by_message activation",
+        "slope least",
+        "shared row bias",
     )
 
 
@@ -80,7 +83,7 @@ class Pass(Structure):
 class Sent(Structure):
     """``Sent`` of passes.c."""
 
-    _fields_ = _fields("weight sender ptr")
+    _fields_ = _fields("weight sender place ptr")
 
 
 class Question(Structure):

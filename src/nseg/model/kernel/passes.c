@@ -38,7 +38,7 @@ typedef struct {
     int64_t mean;           /* whether messages are averaged */
 } Messages;
 
-enum { PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES, LAYER_NORM, UNIT, LARGEST };
+enum { PRODUCT, LINEAR, SUM, TIMES, POOL, JOIN, FEATURES, LAYER_NORM, UNIT, LARGEST, RECEIVE, SENDERS, RECEIVERS };
 enum { NONE, RELU, LEAKY, ELU, SIGMOID, TANH, GELU, GELU_BY_TANH, SILU, SOFTPLUS, SELU, RELU6 };
 
 /* An operation: target = activation(operation(source, other) + bias). */
@@ -46,7 +46,8 @@ typedef struct {
     int64_t code, target, source, other; /* values by number; other is -1 if it is not used or does not vary */
     int64_t width, fan_in, stride;       /* columns of the target, of the source, and of the source in memory */
     int64_t level;                       /* number of the row counts of the target; -1: one row per instance */
-    int64_t messages;                    /* PRODUCT: number of the messages; JOIN: first column */
+    int64_t messages;                    /* number of the messages; JOIN: first column */
+    int64_t by_message;                  /* whether the target has rows for these messages */
     int64_t activation;
     double slope;                        /* of LEAKY and ELU */
     double least;                        /* what is added to variances (LAYER_NORM); least length (UNIT) */
@@ -74,6 +75,7 @@ typedef struct {
 typedef struct {
     vec *weight;
     int32_t *sender;
+    int32_t *place;                      /* number among all messages of the instance */
     int32_t *ptr;                        /* [nodes of the largest instance + 1] */
 } Sent;
 
@@ -175,6 +177,29 @@ static void product(vec *to, const vec *from, const REAL *shared, const Sent *m,
                 }
             }
             finish(to + i * op->width, sum, op, c);
+        }
+}
+
+/* The same, of rows that messages have themselves; `begin` is the first message of the instance. */
+static void receive(vec *to, const vec *from, const Sent *m, int64_t begin, int64_t rows, const Operation *op) {
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t c = 0; c < op->width; c += TILE) {
+            vec sum[TILE] = {0};
+            for (int64_t j = m->ptr[i]; j < m->ptr[i + 1]; j++)
+                for (int t = 0; t < TILE; t++) {
+                    if (op->shared) sum[t] += m->weight[j] * op->shared[(begin + m->place[j]) * op->width + c + t];
+                    else sum[t] += m->weight[j] * from[m->place[j] * op->width + c + t];
+                }
+            finish(to + i * op->width, sum, op, c);
+        }
+}
+
+/* Rows of the senders of messages, or of their receivers. */
+static void rows_of_ends(vec *to, const vec *from, const Messages *m, int64_t first, int64_t number, const Operation *op) {
+    for (int64_t i = 0; i < number; i++)
+        for (int64_t j = m->ptr[first + i]; j < m->ptr[first + i + 1]; j++) {
+            const vec *row = from + (op->code == SENDERS ? m->sender[j] : i) * op->width;
+            for (int64_t c = 0; c < op->width; c += TILE) finish(to + (j - m->ptr[first]) * op->width, row + c, op, c);
         }
 }
 
@@ -326,7 +351,8 @@ static void weigh(const Sent *sent, const Messages *m, const vec *root, const ui
             total += w;
             if (root) w = w * root[m->sender[j]] * root[i];
             sent->weight[found] = m->factor ? w * m->factor[j] : w;
-            sent->sender[found++] = m->sender[j];
+            sent->sender[found] = m->sender[j];
+            sent->place[found++] = j - m->ptr[first];
         }
         if (m->mean) { /* torch divides by the number of all messages */
             vec least = same_in_all((REAL)1e-3), share = (REAL)(end - begin) / choose(total < least, least, total);
@@ -359,13 +385,19 @@ static void run_block(const Pass *p, const Question *q, const Place *lane, int64
         int64_t rows = op->level < 0 ? 1 : p->rows[op->level * p->instances + g];
         if (op->code == PRODUCT)
             product(to, from, op->shared, q->sent + op->messages, first, rows, op);
+        else if (op->code == RECEIVE) receive(to, from, q->sent + op->messages, p->messages[op->messages].ptr[first], rows, op);
+        else if (op->code == SENDERS || op->code == RECEIVERS)
+            rows_of_ends(to, from, p->messages + op->messages, first, p->node_ptr[g + 1] - first, op);
         else if (op->code == LINEAR) linear(to, from, rows, op);
         else if (op->code == POOL) pool(to, from, p->node_ptr[g + 1] - first, op);
         else if (op->code == LARGEST) largest(to, from, p->node_ptr[g + 1] - first, op);
         else if (op->code == LAYER_NORM || op->code == UNIT) normalise(to, from, rows, op);
         else if (op->code == JOIN) join(to, from, rows, op);
         else if (op->code == FEATURES) features(to, p, q, lane, g, op);
-        else elementwise(to, from, op->other < 0 ? 0 : q->values[op->other], op->level < 0 ? g : first, rows, op);
+        else {
+            int64_t start = op->level < 0 ? g : op->by_message ? p->messages[op->messages].ptr[first] : first;
+            elementwise(to, from, op->other < 0 ? 0 : q->values[op->other], start, rows, op);
+        }
     }
 }
 
@@ -457,28 +489,35 @@ void count_kept(const uint8_t *kept, int64_t subsets, int64_t elements, const in
 
 int64_t lanes(void) { return LANES; }
 
+/* Runs all that is asked, instance by instance. `first` and `copy`: the places in the question of each instance. */
+static void run_all(const Pass *p, const Question *q, const int64_t *first, const int64_t *copy, Asked *asked, int64_t *table) {
+    for (int64_t g = 0; g < p->instances; g++) {
+        int64_t number = 0, slots = 1;
+        for (int64_t c = first[g]; c < first[g + 1]; c++)
+            for (int64_t k = 0; k < q->subsets; k++) asked[number++] = (Asked){copy[c], k, 0};
+        while (slots < 2 * number) slots *= 2;
+        if (number) run_instance(p, q, g, asked, number, different(q, asked, number, table, slots));
+    }
+}
+
 /* Answers a question. Returns 0, or 1 if there is not enough memory. */
 int64_t run_passes(const Pass *p, const Question *q) {
     int64_t *first = calloc(p->instances + 2, sizeof(int64_t)), *copy = malloc((q->number + 1) * sizeof(int64_t));
-    int64_t most = 0, slots = 1;
-    if (!first || !copy) return 1;
-    for (int64_t s = 0; s < q->number; s++) first[q->instance[s] + 2]++;
-    for (int64_t g = 0; g < p->instances; g++) {
-        if (first[g + 2] > most) most = first[g + 2];
-        first[g + 2] += first[g + 1];
-    }
-    for (int64_t s = 0; s < q->number; s++) copy[first[q->instance[s] + 1]++] = s;
-    while (slots < 2 * most * q->subsets) slots *= 2;
-    Asked *asked = malloc((most * q->subsets + 1) * sizeof(Asked));
-    int64_t *table = malloc(slots * sizeof(int64_t));
-    if (!asked || !table) return 1;
-    for (int64_t g = 0; g < p->instances; g++) {
-        int64_t number = 0, size = 1;
-        for (int64_t c = first[g]; c < first[g + 1]; c++)
-            for (int64_t k = 0; k < q->subsets; k++) asked[number++] = (Asked){copy[c], k, 0};
-        while (size < 2 * number) size *= 2;
-        if (number) run_instance(p, q, g, asked, number, different(q, asked, number, table, size));
+    int64_t *table = 0, most = 0, slots = 1, failed = 1;
+    Asked *asked = 0;
+    if (first && copy) {
+        for (int64_t s = 0; s < q->number; s++) first[q->instance[s] + 2]++;
+        for (int64_t g = 0; g < p->instances; g++) {
+            if (first[g + 2] > most) most = first[g + 2];
+            first[g + 2] += first[g + 1];
+        }
+        for (int64_t s = 0; s < q->number; s++) copy[first[q->instance[s] + 1]++] = s;
+        while (slots < 2 * most * q->subsets) slots *= 2;
+        asked = malloc((most * q->subsets + 1) * sizeof(Asked));
+        table = malloc(slots * sizeof(int64_t));
+        failed = !asked || !table;
+        if (!failed) run_all(p, q, first, copy, asked, table);
     }
     free(first), free(copy), free(asked), free(table);
-    return 0;
+    return failed;
 }
