@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -23,6 +25,9 @@ from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds
 
 MOST_MEMORY = 1 << 25
 """Bytes that the values of the largest instance may take. Larger ones do not fit into the cache, and are left to torch."""
+
+MOST_CHAINED = 256
+"""Widest value that is not stored between two linear operations, ``MOST_FEATURES`` of passes.c."""
 
 
 class CompiledBatch:
@@ -71,7 +76,7 @@ class CompiledBatch:
             instances=len(instances),
             degrees=(kernel.Degrees * len(degrees))(*map(self._degrees, degrees)),
             messages=(kernel.Messages * len(messages))(*map(self._point_to_messages, messages)),
-            operations=(kernel.Operation * len(compiled.steps))(*map(self._operation, compiled.steps)),
+            operations=(kernel.Operation * len(compiled.steps))(*self._operations()),
             num_degrees=len(degrees),
             num_messages=len(messages),
             num_operations=len(compiled.steps),
@@ -234,6 +239,16 @@ class CompiledBatch:
             found += [one] if number == len(found) else []
             numbers.append(number)
         return found, numbers
+
+    def _operations(self) -> list[kernel.Operation]:
+        steps, found = self.compiled.steps, [self._operation(step) for step in self.compiled.steps]
+        uses = Counter(value.number for step in steps for value in step.used)
+        for number, (step, following) in enumerate(pairwise(steps)):
+            linear = step.code is Code.LINEAR and following.code is Code.LINEAR
+            alone = following.source == step.target and uses[step.target.number] == 1
+            widest = max(step.target.width, following.target.width)
+            found[number].chained = linear and alone and padded(widest) <= MOST_CHAINED
+        return found
 
     def _operation(self, step: Step) -> kernel.Operation:
         target, source = step.target, step.source

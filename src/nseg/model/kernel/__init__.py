@@ -29,7 +29,7 @@ TYPES = {torch.float32: "float", torch.float64: "double"}
 """Number types that the kernel is built for, as C calls them."""
 
 INSTRUCTIONS = {
-    "AVX512": ["-DBYTES=64", "-mavx512f", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"],
+    "AVX512": ["-DBYTES=64", "-mavx512f", "-mavx512cd", "-mavx512dq", "-mavx512vl", "-mavx2", "-mfma"],
     "AVX2": ["-DBYTES=32", "-mavx2", "-mfma"],
 }
 """Arguments of the compiler by what torch calls the processor's instructions; others have vectors of 16 bytes."""
@@ -62,7 +62,7 @@ class Operation(Structure):
 
     _fields_ = _fields(
         "",
-        "code target source other width fan_in stride level messages by_message activation",
+        "code target source other width fan_in stride level messages chained by_message activation",
         "slope least",
         "shared row bias",
     )

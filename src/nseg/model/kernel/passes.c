@@ -47,6 +47,7 @@ typedef struct {
     int64_t width, fan_in, stride;       /* columns of the target, of the source, and of the source in memory */
     int64_t level;                       /* number of the row counts of the target; -1: one row per instance */
     int64_t messages;                    /* number of the messages; JOIN: first column */
+    int64_t chained;                     /* LINEAR: whether only the next operation, also LINEAR, uses the target */
     int64_t by_message;                  /* whether the target has rows for these messages */
     int64_t activation;
     double slope;                        /* of LEAKY and ELU */
@@ -203,20 +204,116 @@ static void rows_of_ends(vec *to, const vec *from, const Messages *m, int64_t fi
         }
 }
 
-static void linear(vec *to, const vec *from, int64_t rows, const Operation *op) {
-    for (int64_t i = 0; i < rows; i++) {
-        const vec *x = from + i * op->stride;
-        for (int64_t c = 0; c < op->width; c += TILE) {
-            vec sum[TILE] = {0};
-            for (int64_t f = 0; f < op->fan_in; f++) {
-                const REAL *w = op->row + f * op->width + c;
-                vec value = x[f];
-                for (int t = 0; t < TILE; t++) sum[t] += value * w[t];
-            }
-            finish(to + i * op->width, sum, op, c);
+static void linear_row(vec *to, const vec *x, const Operation *op) {
+    for (int64_t c = 0; c < op->width; c += TILE) {
+        vec sum[TILE] = {0};
+        for (int64_t f = 0; f < op->fan_in; f++) {
+            const REAL *w = op->row + f * op->width + c;
+            vec value = x[f];
+            for (int t = 0; t < TILE; t++) sum[t] += value * w[t];
         }
+        finish(to, sum, op, c);
     }
 }
+
+enum { MOST_FEATURES = 256 };
+
+/* One row through an operation and those that are chained to it. Only what the last one computes is kept. */
+static void chain_row(vec *to, const vec *x, const Operation *op) {
+    vec between[2][MOST_FEATURES];
+    for (int n = 0; op->chained; op++, n = !n) {
+        linear_row(between[n], x, op);
+        x = between[n];
+    }
+    linear_row(to, x, op);
+}
+
+/* The last operation of a chain. */
+static inline const Operation *end_of(const Operation *op) {
+    while (op->chained) op++;
+    return op;
+}
+
+#if defined(__AVX512F__) && defined(__AVX512CD__)
+#include <immintrin.h>
+
+/* Worlds of a block differ in a few edges, so most rows are the same in many lanes. Such rows are computed once: the different
+ * ones of several nodes share a vector. For 16 lanes only. */
+enum { MOST_DIFFERENT = 8, LEAST_WORK = 256, TRIED_FIRST = 8 };
+
+typedef struct {
+    vec x[MOST_FEATURES], y[MOST_FEATURES];
+    int used;                            /* lanes that are taken */
+    int rows;
+    int64_t row[16];                     /* nodes */
+    __m512i lane[16];                    /* for each of them, the lane here of each of its lanes */
+} Packed;
+
+static inline vec permute(vec a, __m512i lane) { return (vec)_mm512_permutexvar_ps(lane, (__m512)a); }
+
+/* For each lane the first one in which a row is the same; `leaders` are those that are the first themselves. Returns whether
+ * that is true: lanes are found by a hash, and then compared. */
+static inline int find_equal_lanes(const vec *x, int64_t features, __m512i *first, __mmask16 *leaders) {
+    __m512i hash = _mm512_setzero_si512(), own = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    for (int64_t f = 0; f < features; f++) hash = _mm512_xor_si512(_mm512_rol_epi32(hash, 5), (__m512i)x[f]);
+    __m512i before = _mm512_conflict_epi32(hash), none = _mm512_setzero_si512();
+    *leaders = _mm512_cmpeq_epi32_mask(before, none);
+    if (__builtin_popcount(*leaders) > MOST_DIFFERENT) return 0;
+    before = _mm512_and_si512(before, _mm512_sub_epi32(none, before)); /* the lowest bit alone */
+    *first = _mm512_mask_mov_epi32(_mm512_sub_epi32(_mm512_set1_epi32(31), _mm512_lzcnt_epi32(before)), *leaders, own);
+    __m512i differs = none;
+    for (int64_t f = 0; f < features; f++) { /* differs | (x ^ that of the first) */
+        __m512i value = (__m512i)x[f];
+        differs = _mm512_ternarylogic_epi32(differs, value, _mm512_permutexvar_epi32(*first, value), 0xF6);
+    }
+    return !_mm512_test_epi32_mask(differs, differs);
+}
+
+static void unpack(vec *to, Packed *packed, const Operation *op) {
+    int64_t width = end_of(op)->width;
+    if (packed->rows) chain_row(packed->y, packed->x, op);
+    for (int r = 0; r < packed->rows; r++)
+        for (int64_t c = 0; c < width; c++) to[packed->row[r] * width + c] = permute(packed->y[c], packed->lane[r]);
+    packed->used = packed->rows = 0;
+}
+
+/* Adds a row if few of its lanes differ; says whether it did. */
+static int pack(vec *to, Packed *packed, int64_t row, const vec *x, const Operation *op) {
+    __m512i first, own = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    __mmask16 leaders;
+    if (!find_equal_lanes(x, op->fan_in, &first, &leaders)) return 0;
+    int number = __builtin_popcount(leaders);
+    if (packed->used + number > 16) unpack(to, packed, op);
+    __mmask16 taken = ((1u << number) - 1) << packed->used;
+    __m512i from = _mm512_maskz_expand_epi32(taken, _mm512_maskz_compress_epi32(leaders, own));
+    __m512i number_of = _mm512_maskz_expand_epi32(leaders, _mm512_add_epi32(own, _mm512_set1_epi32(packed->used)));
+    for (int64_t f = 0; f < op->fan_in; f++)
+        packed->x[f] = (vec)_mm512_mask_permutexvar_ps((__m512)packed->x[f], taken, from, (__m512)x[f]);
+    packed->lane[packed->rows] = _mm512_permutexvar_epi32(first, number_of);
+    packed->row[packed->rows++] = row;
+    packed->used += number;
+    return 1;
+}
+
+static void linear(vec *to, const vec *from, int64_t rows, const Operation *op) {
+    int64_t width = end_of(op)->width, found = 0;
+    int worth = LANES == 16 && op->fan_in <= MOST_FEATURES && width <= MOST_FEATURES && op->fan_in * op->width >= LEAST_WORK;
+    Packed packed;
+    packed.used = packed.rows = 0;
+    for (int64_t i = 0; i < rows; i++) {
+        const vec *x = from + i * op->stride;
+        if (i == TRIED_FIRST && found < TRIED_FIRST / 4) worth = 0; /* too many differ here */
+        if (worth && pack(to, &packed, i, x, op)) found++;
+        else chain_row(to + i * width, x, op);
+    }
+    unpack(to, &packed, op);
+}
+#else
+static void linear(vec *to, const vec *from, int64_t rows, const Operation *op) {
+    int64_t width = end_of(op)->width;
+    for (int64_t i = 0; i < rows; i++) chain_row(to + i * width, from + i * op->stride, op);
+}
+#endif
 
 /* Sums and products, element by element, of a value and another one, shared rows, or the same row for all. */
 static void elementwise(vec *to, const vec *a, const vec *b, int64_t first, int64_t rows, const Operation *op) {
@@ -388,7 +485,11 @@ static void run_block(const Pass *p, const Question *q, const Place *lane, int64
         else if (op->code == RECEIVE) receive(to, from, q->sent + op->messages, p->messages[op->messages].ptr[first], rows, op);
         else if (op->code == SENDERS || op->code == RECEIVERS)
             rows_of_ends(to, from, p->messages + op->messages, first, p->node_ptr[g + 1] - first, op);
-        else if (op->code == LINEAR) linear(to, from, rows, op);
+        else if (op->code == LINEAR) {
+            const Operation *end = end_of(op);
+            linear(q->values[end->target], from, rows, op);
+            o += end - op;
+        }
         else if (op->code == POOL) pool(to, from, p->node_ptr[g + 1] - first, op);
         else if (op->code == LARGEST) largest(to, from, p->node_ptr[g + 1] - first, op);
         else if (op->code == LAYER_NORM || op->code == UNIT) normalise(to, from, rows, op);
