@@ -410,6 +410,8 @@ ON_THE_CPU = {
     "model/causal.py:require_dependence": "moved at once",
     "model/removal_choice.py:kept": MOVED,
     "model/removal_choice.py:random_deletions": MOVED,
+    "model/runner.py:_compile": "for the kernel, which runs on the CPU only",
+    "model/subset_worlds.py:random_worlds": "for the kernel, which runs on the CPU only",
     "model/runner.py:_forward_plain": "empty, and replaced before it is read",
     "model/strategy.py:draw": MOVED,
     "model/tracing.py:require_edge_identity": MOVED,
@@ -417,8 +419,8 @@ ON_THE_CPU = {
 }
 """Functions that make tensors without a device, and why they may."""
 
-CPU_ROOMS = ("plot/", "reports/", "wording/", "datasets/", "pattern/")
-"""Rooms in which all tensors are on the CPU: what people see and count, and datasets as they are loaded."""
+CPU_ROOMS = ("plot/", "reports/", "wording/", "datasets/", "pattern/", "model/compiled_batch.py", "model/conversion.py")
+"""Where all tensors are on the CPU: what people see and count, datasets as they are loaded, and what the kernel is given."""
 
 
 def test_no_tensor_is_made_without_a_device(tmp_path: Path) -> None:

@@ -150,13 +150,16 @@ class InstanceBatch:
         return self._keep(which, members, ptr)
 
     def keep_explained_graphs(self) -> InstanceBatch:
-        """Drop the graphs that are not explained, where an instance holds several graphs."""
+        """Drop the graphs that are not explained, where an instance holds several graphs that no edge connects."""
         batch = next((self.args[name] for name, role in self.roles.items() if role is Role.BATCH), None)
         if self.outputs is not Role.GRAPH or batch is None:
             return self
         graph = torch.unique(self.row)
-        node = torch.isin(batch, graph).nonzero().flatten()
-        edge = torch.isin(self.edge_index[0], node).nonzero().flatten()
+        stays = torch.isin(batch, graph)
+        tail, head = stays[self.edge_index]
+        if not torch.equal(tail, head):
+            return self
+        node, edge = stays.nonzero().flatten(), tail.nonzero().flatten()
         everything = torch.arange(len(self), device=self.x.device)
         members = {role: group_members(ptr, everything) for role, ptr in self.ptr.items()}
         members[Role.GRAPH] = graph, owner_of(self.ptr[Role.GRAPH])[graph]

@@ -150,6 +150,10 @@ class CausalModel:
         other.each_row = self.each_row
         return other
 
+    def expect_many_passes(self) -> None:
+        """Prepare for many passes, here and of instances selected from these; else this is done after some."""
+        self._runner.expect_many_passes()
+
     @property
     def dtype(self) -> torch.dtype:
         """Floating point type of the features, else of the model."""

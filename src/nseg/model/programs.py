@@ -49,8 +49,8 @@ class Recordable(Protocol):
 GRAPHS, EDGE_INDEX = f"{INDEX}graphs", f"{INDEX}edges"
 """Names of the inputs that hold the number of graphs, and the edges that the model sees."""
 
-RECORD_AFTER = 2
-"""Passes that the model itself runs before one is recorded: a recording, which takes about as long as ten, must pay."""
+RECORD_AFTER = 12
+"""Passes that the model itself runs before one is recorded: a recording takes about as long as ten passes."""
 
 SIZES = ((2, 2), (3, 3))
 """Instances and worlds of the two recorded passes."""
@@ -62,17 +62,22 @@ def weight_names(weights: Sequence[Tensor] | None) -> dict[str, Tensor]:
 
 
 class Programs:
-    """The recorded passes of a model, by whether messages are weighed and whether features are masked."""
+    """The recorded passes of a model, by whether messages are weighed and whether features are masked.
+
+    Attributes:
+        many_follow: whether so many passes follow that the next is recorded.
+    """
 
     def __init__(self) -> None:
         self._found: dict[tuple[bool, bool], Program | None] = {}
         self._asked: dict[tuple[bool, bool], int] = {}
+        self.many_follow = False
 
     def find(self, runner: Recordable, weighed: bool, masked: bool) -> Program | None:
         """The recorded pass to replay, if there is one or if it is time to make one."""
         key = weighed, masked
         self._asked[key] = self._asked.get(key, 0) + 1
-        if self._asked[key] <= RECORD_AFTER:  # an earlier recording, too, so that all calls agree to the last bit
+        if self._asked[key] <= RECORD_AFTER and not self.many_follow:  # an earlier recording, too, so that all calls agree to the last bit
             return None
         return self.find_now(runner, weighed, masked)
 

@@ -162,6 +162,10 @@ class WorldRunner:
 
     # --- compiled passes -------------------------------------------------------------------------------------------------
 
+    def expect_many_passes(self) -> None:
+        """Record the next pass: many follow."""
+        self._programs.many_follow = True
+
     def run_compiled(self, worlds: SubsetWorlds, deletes: Deletes | None) -> Tensor | None:
         """The model's output for the explained rows in K worlds, [K, R, ...]; None if no compiled pass gives it.
 

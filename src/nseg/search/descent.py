@@ -22,6 +22,9 @@ from nseg.search.parts import MaskParts, Masks
 Tick = Callable[[], object]
 """Called once per step, for a progress bar."""
 
+MANY_STEPS = 8
+"""Steps from which on it pays to record the first pass."""
+
 REPACK_SHARE = 0.9
 """The batch is packed again when no more than this share of it is still active."""
 
@@ -108,6 +111,8 @@ def descend(
     state = StepState(causal, parts, start.map(lambda s: s.detach().clone().requires_grad_()), 0)
     optimiser: torch.optim.Optimizer = torch.optim.Adam(state.logits.tensors, lr=settings.lr)
     record = _BestMasks.empty(parts, start, settings)
+    if settings.steps >= MANY_STEPS:
+        causal.expect_many_passes()
     last, trace = state.soft.map(torch.detach), []
     for step in range(settings.steps):
         if step and time_is_up("climb", CLIMB_SHARE):

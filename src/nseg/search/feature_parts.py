@@ -70,8 +70,9 @@ class FeaturePart(Part):
 
     @property
     def element_of_weight(self) -> Tensor:
-        rows = self.row_group if self.kind is MaskType.common_attributes else torch.arange(len(self.owner))
-        return rows.to(self.owner.device).unsqueeze(1) * self.width + torch.arange(self.width, device=self.owner.device)
+        number, device = len(self.owner), self.owner.device
+        rows = self.row_group if self.kind is MaskType.common_attributes else torch.arange(number, device=device)
+        return rows.unsqueeze(1) * self.width + torch.arange(self.width, device=device)
 
     def to_weights(self, values: Tensor) -> Tensor:
         return values[..., self.row_group, :] if self.kind is MaskType.common_attributes else values
