@@ -77,7 +77,9 @@ class Programs:
         """The recorded pass to replay, if there is one or if it is time to make one."""
         key = weighed, masked
         self._asked[key] = self._asked.get(key, 0) + 1
-        if self._asked[key] <= RECORD_AFTER and not self.many_follow:  # an earlier recording, too, so that all calls agree to the last bit
+        if (
+            self._asked[key] <= RECORD_AFTER and not self.many_follow
+        ):  # an earlier recording, too, so that all calls agree to the last bit
             return None
         return self.find_now(runner, weighed, masked)
 
