@@ -52,7 +52,12 @@ def time_backends(explain: Explainer, data: Any, index: list[int], workers: int,
     with Processes(1) as one, Processes(workers) as several:
         for pool in (one, several):
             there = timed("first", backend=pool)
-            assert all(torch.equal(a.edge_mask, b.edge_mask) and a.pns == b.pns for a, b in zip(here, there, strict=True))
+            for a, b in zip(
+                here, there, strict=True
+            ):  # soft masks but for the last bits: batches are multiplied differently
+                assert torch.equal(a.hard_edge_mask, b.hard_edge_mask)
+                assert a.pns == b.pns
+                assert torch.allclose(a.edge_mask, b.edge_mask, rtol=0, atol=1e-6)
         for _ in range(repeats):
             timed("here", backend="local")
             for count, pool in ((1, one), (workers, several)):

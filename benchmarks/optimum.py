@@ -38,6 +38,7 @@ from torch_geometric.utils import erdos_renyi_graph, k_hop_subgraph, to_undirect
 
 from nseg import NSEG, Explainer, NsegWarning, baselines, datasets, explain_many
 from nseg.model.causal import CausalModel
+from nseg.model.subset_worlds import SubsetWorlds
 from nseg.search.formulas import gap
 from nseg.search.harden import SearchResult
 from nseg.search.parts import MaskParts
@@ -163,8 +164,9 @@ def counted() -> Iterator[Count]:
     count, original = Count(), CausalModel.output
 
     def output(self: CausalModel, weights: Any = None) -> Tensor:
-        weights = weights or {}
-        number = next((len(w) for w in weights.values()), 1) * len(self.instances)
+        weights = {} if weights is None else weights
+        worlds = len(weights) if isinstance(weights, SubsetWorlds) else next((len(w) for w in weights.values()), 1)
+        number = worlds * len(self.instances)
         count.worlds += number
         count.slopes += number if torch.is_grad_enabled() else 0
         count.passes += 1
