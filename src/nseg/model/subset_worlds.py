@@ -6,7 +6,7 @@ They are given as subsets, one byte per element, and turned into weights of edge
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -62,10 +62,6 @@ class SubsetWorlds:
         for name, stays in self.outside.items():
             found[name] = torch.tensor(stays, dtype=dtype, device=self.kept.device).repeat(len(self.kept))
         return found
-
-    def subsets(self, first: int, last: int) -> SubsetWorlds:
-        """The worlds of some subsets."""
-        return replace(self, kept=self.kept[first:last])
 
 
 def count_kept(kept: Tensor, parts: Iterable[CoveredWeights]) -> Tensor:
