@@ -22,7 +22,8 @@ export async function ask<T>(name: string, body: object, fail: (message: string)
   asking?.abort();
   const mine = (asking = new AbortController());
   const ticket = progress ? crypto.getRandomValues(new Uint32Array(2)).join("-") : "";
-  const timer = progress ? setInterval(() => void report(ticket, progress), 250) : 0;
+  let answered = false; // a report on the way may come after the answer, and must not replace its words
+  const timer = progress ? setInterval(() => void report(ticket, (waiting) => answered || progress(waiting)), 250) : 0;
   try {
     const found = await post<T>(name, ticket ? { ...body, ticket } : body, mine.signal);
     if (found.error === undefined) return found;
@@ -30,13 +31,14 @@ export async function ask<T>(name: string, body: object, fail: (message: string)
   } catch {
     if (!mine.signal.aborted) fail("The studio does not answer. Is it still running? Start it again and reload this page.");
   } finally {
+    answered = true;
     clearInterval(timer);
     if (asking === mine) asking = null;
   }
   return null;
 }
 
-async function report(ticket: string, progress: (waiting: Waiting) => void): Promise<void> {
+async function report(ticket: string, progress: (waiting: Waiting) => unknown): Promise<void> {
   try {
     const found = await post<Partial<Waiting>>("progress", { ticket });
     if (found.asked !== undefined) progress({ share: found.share ?? 0, asked: found.asked });
