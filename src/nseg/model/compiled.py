@@ -6,18 +6,23 @@ left to torch; what follows on the read-out, or on explained nodes or pairs of n
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import fx
 
 from nseg.model.conversion import Conversion
-from nseg.model.kernel_steps import ALL_NODES, GRAPHS, NotCompilableError, Step, Value
+from nseg.model.kernel_steps import ALL_NODES, GRAPHS, Code, NotCompilableError, Step, Value, padded
 from nseg.model.replay import KIND, LEVEL, Program, spread
 
 aten = torch.ops.aten
+
+MOST_CHAINED = 256
+"""Widest value that is not stored between two linear operations, ``MOST_FEATURES`` of passes.c."""
 
 
 @cache
@@ -36,6 +41,7 @@ class CompiledPass:
         steps: the operations.
         messages: the kinds of messages that they pass on.
         result: the value that they end with.
+        chained: whether each operation is run together with the next one, so that its own target is not kept.
         buffers: where each value is kept; several share a place.
         tail: what torch makes of the result, and its other arguments; None if nothing.
 
@@ -58,7 +64,8 @@ class CompiledPass:
         if self.tail is not None and not self.tail.ends and not _can_be_last(self.result, rest):
             raise NotCompilableError
         self.messages, self.steps = converted.messages, _needed(converted.steps, self.result)
-        self.buffers = _share_memory(self.steps, self.result)
+        self.chained = _chained(self.steps)
+        self.buffers = _share_memory(self.steps, self.chained, self.result)
 
 
 class Tail:
@@ -135,9 +142,29 @@ def _needed(steps: Sequence[Step], result: Value) -> list[Step]:
     return found
 
 
-def _share_memory(steps: Sequence[Step], result: Value) -> dict[int, int]:
+def _chained(steps: Sequence[Step]) -> list[bool]:
+    """Whether only the next operation uses what each computes, and both can be run together.
+
+    These are linear operations in a row, and a sum after messages: a network adds what a node receives to its own row.
+    """
+    uses = Counter(value.number for step in steps for value in step.used)
+    found = [False] * len(steps)
+    for number, (step, following) in enumerate(pairwise(steps)):
+        linear = step.code is Code.LINEAR and following.code is Code.LINEAR
+        narrow = padded(max(step.target.width, following.target.width)) <= MOST_CHAINED
+        plain = step.bias is None and step.activation[0] == 0 and step.target.level == following.target.level
+        added = step.code is Code.PRODUCT and following.code is Code.SUM and plain
+        alone = following.source == step.target and uses[step.target.number] == 1
+        found[number] = alone and ((linear and narrow) or added)
+    return found
+
+
+def _share_memory(steps: Sequence[Step], chained: Sequence[bool], result: Value) -> dict[int, int]:
     """Where each value is kept: in the place of one that is not needed any more, if there is one."""
-    last = {one.number: at for at, step in enumerate(steps) for one in step.used}
+    last = {}
+    for at, step in enumerate(steps):
+        end = next(later for later in range(at, len(steps)) if not chained[later])
+        last |= {one.number: end for one in step.used}
     last[result.number] = len(steps)
     places: dict[int, int] = {}
     for at, step in enumerate(steps):

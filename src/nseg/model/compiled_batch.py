@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -25,9 +23,6 @@ from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds
 
 MOST_MEMORY = 1 << 25
 """Bytes that the values of the largest instance may take. Larger ones do not fit into the cache, and are left to torch."""
-
-MOST_CHAINED = 256
-"""Widest value that is not stored between two linear operations, ``MOST_FEATURES`` of passes.c."""
 
 
 class CompiledBatch:
@@ -76,7 +71,7 @@ class CompiledBatch:
             instances=len(instances),
             degrees=(kernel.Degrees * len(degrees))(*map(self._degrees, degrees)),
             messages=(kernel.Messages * len(messages))(*map(self._point_to_messages, messages)),
-            operations=(kernel.Operation * len(compiled.steps))(*self._operations()),
+            operations=(kernel.Operation * len(compiled.steps))(*map(self._operation, compiled.steps, compiled.chained)),
             num_degrees=len(degrees),
             num_messages=len(messages),
             num_operations=len(compiled.steps),
@@ -240,17 +235,7 @@ class CompiledBatch:
             numbers.append(number)
         return found, numbers
 
-    def _operations(self) -> list[kernel.Operation]:
-        steps, found = self.compiled.steps, [self._operation(step) for step in self.compiled.steps]
-        uses = Counter(value.number for step in steps for value in step.used)
-        for number, (step, following) in enumerate(pairwise(steps)):
-            linear = step.code is Code.LINEAR and following.code is Code.LINEAR
-            alone = following.source == step.target and uses[step.target.number] == 1
-            widest = max(step.target.width, following.target.width)
-            found[number].chained = linear and alone and padded(widest) <= MOST_CHAINED
-        return found
-
-    def _operation(self, step: Step) -> kernel.Operation:
+    def _operation(self, step: Step, chained: bool) -> kernel.Operation:
         target, source = step.target, step.source
         width, by_message = padded(target.width), target.level <= MESSAGES
         row = None if step.row is None else step.row(self._get)
@@ -264,7 +249,8 @@ class CompiledBatch:
             stride=width if source is None else padded(source.width),
             level=-1 if target.level == GRAPHS else self._levels.index(target.level),
             messages=self._message_number(step),
-            by_message=int(by_message),
+            chained=chained,
+            by_message=by_message,
             activation=step.activation[0],
             slope=self._slope(step.activation[1]),
             least=step.least,
@@ -340,13 +326,14 @@ class CompiledBatch:
         """Memory for one instance in as many worlds as there are lanes."""
         instances, lanes = self.instances, int(self._library.lanes())
         nodes, edges = (int(instances.ptr[role].diff().max()) for role in (Role.NODE, Role.EDGE))
-        sizes: dict[int, int] = {}
+        sizes, most_rows = dict[int, int](), dict[int, int]()
         for step in self.compiled.steps:
             buffer, level = self.compiled.buffers[step.target.number], step.target.level
             rows = 1 if level == GRAPHS else nodes
             if level not in (GRAPHS, ALL_NODES):
                 rows = int(self._rows[self._levels.index(level)].max())
             sizes[buffer] = max(sizes.get(buffer, 0), rows * padded(step.target.width))
+            most_rows[buffer] = max(most_rows.get(buffer, 0), rows)
         most = [int(_tensor(one["ptr"])[instances.ptr[Role.NODE]].diff().max()) for one in messages]
         wanted = [*(sizes.get(buffer, 0) for buffer in range(max(sizes) + 1)), degrees * nodes, *most]
         if sum(wanted) * lanes * self.dtype.itemsize > MOST_MEMORY:
@@ -356,15 +343,22 @@ class CompiledBatch:
         sent = [
             kernel.Sent(
                 weight=weight,
+                lanes=self._point(torch.zeros(max(number, 1), dtype=torch.int32)),
                 sender=self._point(torch.zeros(max(number, 1), dtype=torch.int32)),
                 place=self._point(torch.zeros(max(number, 1), dtype=torch.int32)),
                 ptr=self._point(torch.zeros(nodes + 1, dtype=torch.int32)),
             )
             for weight, number in zip(memory[len(values) + 1 :], most, strict=True)
         ]
+
+        def same(rows: int) -> int | None:
+            return self._point(torch.zeros(max(rows, 1) * kernel.SAME_BYTES, dtype=torch.uint8))
+
         self._memory = {
             "values": self._point(torch.tensor(values)),
-            "bits": self._point(torch.zeros(max(edges, 1), dtype=torch.int32)),
+            "same": self._point(torch.tensor([same(most_rows.get(buffer, 0)) for buffer in range(len(values))])),
+            "same_degree": same(degrees * nodes),
+            "bits": self._point(torch.zeros(max(edges, nodes * instances.x[:1].numel(), 1), dtype=torch.int32)),
             "on": self._point(torch.zeros(max(edges, 1), dtype=torch.int32)),
             "degree": degree,
             "sent": (kernel.Sent * len(sent))(*sent),

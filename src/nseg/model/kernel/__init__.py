@@ -36,6 +36,9 @@ INSTRUCTIONS = {
 
 FLAGS = ["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-shared", "-fPIC"]
 
+SAME_BYTES = 4 * 17
+"""Size of ``Same`` of passes.c."""
+
 SWITCH = "NSEG_KERNEL"
 """Environment variable that switches the kernel off if it is 0."""
 
@@ -83,7 +86,7 @@ class Pass(Structure):
 class Sent(Structure):
     """``Sent`` of passes.c."""
 
-    _fields_ = _fields("weight sender place ptr")
+    _fields_ = _fields("weight lanes sender place ptr")
 
 
 class Question(Structure):
@@ -95,7 +98,7 @@ class Question(Structure):
         *_fields("keeps outside", "worlds"),
         *_fields("edge_element edge_first edge_range node_element node_first node_range"),
         *_fields("output row_first", "output_rows"),
-        *_fields("values bits on degree"),
+        *_fields("values same same_degree bits on degree"),
         ("sent", POINTER(Sent)),
     ]
 

@@ -47,7 +47,8 @@ typedef struct {
     int64_t width, fan_in, stride;       /* columns of the target, of the source, and of the source in memory */
     int64_t level;                       /* number of the row counts of the target; -1: one row per instance */
     int64_t messages;                    /* number of the messages; JOIN: first column */
-    int64_t chained;                     /* LINEAR: whether only the next operation, also LINEAR, uses the target */
+    int64_t chained;                     /* whether only the next operation uses the target, and is run together with this
+                                          * one: LINEAR after LINEAR, or SUM of what PRODUCT gives and something else */
     int64_t by_message;                  /* whether the target has rows for these messages */
     int64_t activation;
     double slope;                        /* of LEAKY and ELU */
@@ -75,10 +76,17 @@ typedef struct {
 /* Messages that are sent in any lane, by receiver. */
 typedef struct {
     vec *weight;
+    uint32_t *lanes;                     /* in which each is sent */
     int32_t *sender;
     int32_t *place;                      /* number among all messages of the instance */
     int32_t *ptr;                        /* [nodes of the largest instance + 1] */
 } Sent;
+
+/* In which lanes a row of a value is the same. Rows may also be equal in lanes that are told apart. */
+typedef struct {
+    int32_t first[16];                   /* for each lane, the first one in which the row is the same */
+    uint32_t leaders;                    /* lanes that are the first themselves; 1: the row is the same in all */
+} Same;
 
 /* What one call asks: W worlds of P subsets of some instances, which may be given several times. */
 typedef struct {
@@ -98,6 +106,8 @@ typedef struct {
     const int64_t *row_first;            /* [b] */
     int64_t output_rows;
     vec **values;                        /* memory of each value, for the largest instance */
+    Same **same;                         /* and where its rows are the same */
+    Same *same_degree;                   /* [degrees, nodes of it] */
     uint32_t *bits;                      /* [elements of the largest instance] lanes that keep an element */
     uint32_t *on;                        /* [edges of it] lanes in which an edge is there */
     vec *degree;                         /* [degrees, nodes of it] */
@@ -161,23 +171,40 @@ static inline void finish(vec *to, const vec *sum, const Operation *op, int64_t 
     if (op->activation > RELU) activate_all(to + column, op);
 }
 
-/* What each node receives: the sum of its senders' rows times the weights of the messages. */
-static void product(vec *to, const vec *from, const REAL *shared, const Sent *m, int64_t first, int64_t rows,
+/* What is added to, or multiplied with, the elements of a row from a column on: those of another value, shared rows, or a row
+ * that is the same for all. */
+static inline void find_other(vec *found, const vec *other, const REAL *shared, const Operation *op, int64_t column) {
+    for (int t = 0; t < TILE; t++) found[t] = other ? other[column + t] : same_in_all(1);
+    if (shared)
+        for (int t = 0; t < TILE; t++) found[t] *= shared[column + t];
+    if (op->row)
+        for (int t = 0; t < TILE; t++) found[t] *= op->row[column + t];
+}
+
+/* What each node receives: the sum of its senders' rows times the weights of the messages; and what is added to it by the
+ * operation that this one is chained to, of which `other` is a value. */
+static void product(vec *to, const vec *from, const vec *other, const Sent *m, int64_t first, int64_t rows,
                     const Operation *op) {
+    const Operation *end = op + op->chained;
     for (int64_t i = 0; i < rows; i++)
         for (int64_t c = 0; c < op->width; c += TILE) {
-            vec sum[TILE] = {0};
+            vec sum[TILE] = {0}, more[TILE];
             for (int64_t j = m->ptr[i]; j < m->ptr[i + 1]; j++) {
                 vec w = m->weight[j];
-                if (shared) {
-                    const REAL *sent = shared + (first + m->sender[j]) * op->width + c;
+                if (op->shared) {
+                    const REAL *sent = op->shared + (first + m->sender[j]) * op->width + c;
                     for (int t = 0; t < TILE; t++) sum[t] += w * sent[t];
                 } else {
                     const vec *sent = from + m->sender[j] * op->width + c;
                     for (int t = 0; t < TILE; t++) sum[t] += w * sent[t];
                 }
             }
-            finish(to + i * op->width, sum, op, c);
+            if (end > op) {
+                const REAL *shared = end->shared ? end->shared + (first + i) * op->width : 0;
+                find_other(more, other ? other + i * op->width : 0, shared, end, c);
+                for (int t = 0; t < TILE; t++) sum[t] += more[t];
+            }
+            finish(to + i * op->width, sum, end, c);
         }
 }
 
@@ -235,99 +262,170 @@ static inline const Operation *end_of(const Operation *op) {
 }
 
 #if defined(__AVX512F__) && defined(__AVX512CD__)
+#define PACKS
 #include <immintrin.h>
 
 /* Worlds of a block differ in a few edges, so most rows are the same in many lanes. Such rows are computed once: the different
  * ones of several nodes share a vector. For 16 lanes only. */
-enum { MOST_DIFFERENT = 8, LEAST_WORK = 256, TRIED_FIRST = 8 };
+enum { MOST_DIFFERENT = 13, LEAST_WORK = 256 };
 
 typedef struct {
-    vec x[MOST_FEATURES], y[MOST_FEATURES];
+    vec x[2][MOST_FEATURES], y[2][MOST_FEATURES]; /* this vector and the one before; a row may begin there and end here */
+    int now;                             /* which of both is this one */
     int used;                            /* lanes that are taken */
-    int rows;
-    int64_t row[16];                     /* nodes */
-    __m512i lane[16];                    /* for each of them, the lane here of each of its lanes */
+    int rows;                            /* that end here */
+    int64_t row[17];                     /* nodes */
+    __m512i lane[17];                    /* for each of them, where its lanes are: from 16 on in this vector */
 } Packed;
 
-static inline vec permute(vec a, __m512i lane) { return (vec)_mm512_permutexvar_ps(lane, (__m512)a); }
+static inline __m512i every_lane(void) { return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 
-/* For each lane the first one in which a row is the same; `leaders` are those that are the first themselves. Returns whether
- * that is true: lanes are found by a hash, and then compared. */
-static inline int find_equal_lanes(const vec *x, int64_t features, __m512i *first, __mmask16 *leaders) {
-    __m512i hash = _mm512_setzero_si512(), own = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    for (int64_t f = 0; f < features; f++) hash = _mm512_xor_si512(_mm512_rol_epi32(hash, 5), (__m512i)x[f]);
-    __m512i before = _mm512_conflict_epi32(hash), none = _mm512_setzero_si512();
+static inline __m512i first_lanes(const Same *same) { return _mm512_loadu_si512(same->first); }
+
+/* For each lane the first one that holds the same number. */
+static inline __m512i find_first(__m512i number, __mmask16 *leaders) {
+    __m512i before = _mm512_conflict_epi32(number), none = _mm512_setzero_si512();
     *leaders = _mm512_cmpeq_epi32_mask(before, none);
-    if (__builtin_popcount(*leaders) > MOST_DIFFERENT) return 0;
     before = _mm512_and_si512(before, _mm512_sub_epi32(none, before)); /* the lowest bit alone */
-    *first = _mm512_mask_mov_epi32(_mm512_sub_epi32(_mm512_set1_epi32(31), _mm512_lzcnt_epi32(before)), *leaders, own);
-    __m512i differs = none;
-    for (int64_t f = 0; f < features; f++) { /* differs | (x ^ that of the first) */
-        __m512i value = (__m512i)x[f];
-        differs = _mm512_ternarylogic_epi32(differs, value, _mm512_permutexvar_epi32(*first, value), 0xF6);
-    }
-    return !_mm512_test_epi32_mask(differs, differs);
+    return _mm512_mask_mov_epi32(_mm512_sub_epi32(_mm512_set1_epi32(31), _mm512_lzcnt_epi32(before)), *leaders, every_lane());
 }
 
+/* All that a row is computed from, as a number for each lane. */
+typedef struct {
+    __m512i number;
+    int bits;                            /* that are used; 0: it is the same in all lanes */
+} Key;
+
+static inline void add_bits(Key *key, __m512i more, int bits) {
+    if (key->bits + bits > 32) {
+        __mmask16 leaders;
+        key->number = find_first(key->number, &leaders);
+        key->bits = 4;
+    }
+    key->number = _mm512_or_si512(_mm512_sll_epi32(key->number, _mm_cvtsi32_si128(bits)), more);
+    key->bits += bits;
+}
+
+static inline void add_row(Key *key, const Same *same) {
+    if (same->leaders != 1) add_bits(key, first_lanes(same), 4);
+}
+
+/* Adds a row that is there only in some lanes. */
+static inline void add_sent(Key *key, const Same *same, uint32_t lanes) {
+    if (lanes == 0xFFFF) {
+        if (same) add_row(key, same);
+    } else if (!same || same->leaders == 1) add_bits(key, _mm512_maskz_set1_epi32(lanes, 1), 1);
+    else add_bits(key, _mm512_maskz_add_epi32(lanes, first_lanes(same), _mm512_set1_epi32(1)), 5);
+}
+
+static inline void note_same(Same *same, const Key *key) {
+    __mmask16 leaders = 1;
+    _mm512_storeu_si512(same->first, key->bits ? find_first(key->number, &leaders) : _mm512_setzero_si512());
+    same->leaders = leaders;
+}
+
+/* Finds the lanes in which the rows are the same that nodes compute from messages. */
+static void same_messages(Same *to, const Same *from, const Same *degree, const Same *other, const Sent *m, int64_t rows,
+                          const Operation *op) {
+    for (int64_t i = 0; i < rows; i++) {
+        Key key = {_mm512_setzero_si512(), 0};
+        if (degree) add_row(&key, degree + i);
+        if (other) add_row(&key, other + i);
+        for (int64_t j = m->ptr[i]; j < m->ptr[i + 1]; j++) {
+            add_sent(&key, from ? from + (op->code == PRODUCT ? m->sender[j] : m->place[j]) : 0, m->lanes[j]);
+            if (degree) add_row(&key, degree + m->sender[j]);
+        }
+        note_same(to + i, &key);
+    }
+}
+
+/* The same of the features; `lanes`: those that keep each element. */
+static void same_features(Same *to, const uint32_t *lanes, const int64_t *element, const Pass *p, int64_t first, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++) {
+        Key key = {_mm512_setzero_si512(), 0};
+        for (int64_t c = 0; c < p->factors; c++) add_sent(&key, 0, lanes[element[p->place[first + i] * p->factors + c]]);
+        note_same(to + i, &key);
+    }
+}
+
+/* The same of rows that are computed from one row, or two. */
+static void same_rows(Same *to, const Same *a, const Same *b, int64_t rows) {
+    for (int64_t i = 0; i < rows; i++) {
+        Key key = {_mm512_setzero_si512(), 0};
+        add_row(&key, a + i);
+        add_row(&key, b + i);
+        note_same(to + i, &key);
+    }
+}
+
+/* Computes this vector, and writes the rows that end there. */
 static void unpack(vec *to, Packed *packed, const Operation *op) {
     int64_t width = end_of(op)->width;
-    if (packed->rows) chain_row(packed->y, packed->x, op);
+    const vec *before = packed->y[!packed->now], *now = packed->y[packed->now];
+    if (packed->used) chain_row(packed->y[packed->now], packed->x[packed->now], op);
     for (int r = 0; r < packed->rows; r++)
-        for (int64_t c = 0; c < width; c++) to[packed->row[r] * width + c] = permute(packed->y[c], packed->lane[r]);
+        for (int64_t c = 0; c < width; c++)
+            to[packed->row[r] * width + c] =
+                (vec)_mm512_permutex2var_ps((__m512)before[c], packed->lane[r], (__m512)now[c]);
     packed->used = packed->rows = 0;
+    packed->now = !packed->now;
 }
 
-/* Adds a row if few of its lanes differ; says whether it did. */
-static int pack(vec *to, Packed *packed, int64_t row, const vec *x, const Operation *op) {
-    __m512i first, own = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    __mmask16 leaders;
-    if (!find_equal_lanes(x, op->fan_in, &first, &leaders)) return 0;
-    int number = __builtin_popcount(leaders);
-    if (packed->used + number > 16) unpack(to, packed, op);
+/* Puts some lanes of a row into this vector, behind those that are taken. */
+static inline void put(Packed *packed, const vec *x, int64_t features, __mmask16 lanes, int number) {
+    vec *to = packed->x[packed->now];
     __mmask16 taken = ((1u << number) - 1) << packed->used;
-    __m512i from = _mm512_maskz_expand_epi32(taken, _mm512_maskz_compress_epi32(leaders, own));
-    __m512i number_of = _mm512_maskz_expand_epi32(leaders, _mm512_add_epi32(own, _mm512_set1_epi32(packed->used)));
-    for (int64_t f = 0; f < op->fan_in; f++)
-        packed->x[f] = (vec)_mm512_mask_permutexvar_ps((__m512)packed->x[f], taken, from, (__m512)x[f]);
-    packed->lane[packed->rows] = _mm512_permutexvar_epi32(first, number_of);
-    packed->row[packed->rows++] = row;
+    __m512i from = _mm512_maskz_expand_epi32(taken, _mm512_maskz_compress_epi32(lanes, every_lane()));
+    for (int64_t f = 0; f < features; f++) to[f] = (vec)_mm512_mask_permutexvar_ps((__m512)to[f], taken, from, (__m512)x[f]);
     packed->used += number;
-    return 1;
 }
 
-static void linear(vec *to, const vec *from, int64_t rows, const Operation *op) {
-    int64_t width = end_of(op)->width, found = 0;
+/* Adds a row of which some lanes are the same. */
+static void pack(vec *to, Packed *packed, int64_t row, const vec *x, const Same *same, const Operation *op) {
+    int number = __builtin_popcount(same->leaders), room = 16 - packed->used;
+    int begins = packed->used + (number > room ? 0 : 16);
+    __mmask16 lanes = same->leaders;
+    __m512i place = _mm512_maskz_expand_epi32(lanes, _mm512_add_epi32(every_lane(), _mm512_set1_epi32(begins)));
+    if (number > room) {
+        put(packed, x, op->fan_in, lanes, room);
+        unpack(to, packed, op);
+        for (number -= room; room > 0; room--) lanes &= lanes - 1;
+    }
+    put(packed, x, op->fan_in, lanes, number);
+    packed->lane[packed->rows] = _mm512_permutexvar_epi32(first_lanes(same), place);
+    packed->row[packed->rows++] = row;
+}
+
+static void linear(vec *to, const vec *from, const Same *same, int64_t rows, const Operation *op) {
+    int64_t width = end_of(op)->width;
     int worth = LANES == 16 && op->fan_in <= MOST_FEATURES && width <= MOST_FEATURES && op->fan_in * op->width >= LEAST_WORK;
     Packed packed;
-    packed.used = packed.rows = 0;
+    packed.now = packed.used = packed.rows = 0;
     for (int64_t i = 0; i < rows; i++) {
         const vec *x = from + i * op->stride;
-        if (i == TRIED_FIRST && found < TRIED_FIRST / 4) worth = 0; /* too many differ here */
-        if (worth && pack(to, &packed, i, x, op)) found++;
+        if (worth && __builtin_popcount(same[i].leaders) <= MOST_DIFFERENT) pack(to, &packed, i, x, same + i, op);
         else chain_row(to + i * width, x, op);
     }
     unpack(to, &packed, op);
 }
 #else
-static void linear(vec *to, const vec *from, int64_t rows, const Operation *op) {
+static void linear(vec *to, const vec *from, const Same *same, int64_t rows, const Operation *op) {
     int64_t width = end_of(op)->width;
     for (int64_t i = 0; i < rows; i++) chain_row(to + i * width, from + i * op->stride, op);
 }
 #endif
 
-/* Sums and products, element by element, of a value and another one, shared rows, or the same row for all. */
+/* Sums and products, element by element, of a value and what find_other gives. */
 static void elementwise(vec *to, const vec *a, const vec *b, int64_t first, int64_t rows, const Operation *op) {
     for (int64_t i = 0; i < rows; i++)
         for (int64_t c = 0; c < op->width; c += TILE) {
-            vec sum[TILE];
+            vec more[TILE];
+            find_other(more, b ? b + i * op->width : 0, op->shared ? op->shared + (first + i) * op->width : 0, op, c);
             for (int t = 0; t < TILE; t++) {
-                int64_t at = i * op->width + c + t;
-                vec y = b ? b[at] : same_in_all(1);
-                if (op->shared) y = y * op->shared[first * op->width + at];
-                if (op->row) y = y * op->row[c + t];
-                sum[t] = op->code == TIMES ? a[at] * y : a[at] + y;
+                vec x = a[i * op->width + c + t];
+                more[t] = op->code == TIMES ? x * more[t] : x + more[t];
             }
-            finish(to + i * op->width, sum, op, c);
+            finish(to + i * op->width, more, op, c);
         }
 }
 
@@ -379,43 +477,57 @@ static void join(vec *to, const vec *from, int64_t rows, const Operation *op) {
         memcpy(to + i * op->width + op->messages, from + i * op->stride, op->fan_in * sizeof(vec));
 }
 
-/* Features times their factors. */
-static void features(vec *to, const Pass *p, const Question *q, const Place *lane, int64_t g, const Operation *op) {
-    int64_t first = p->node_ptr[g], number = p->node_ptr[g + 1] - first;
-    for (int k = 0; k < LANES; k++) {
-        const uint8_t *kept = kept_by(q, lane[k].subset), others = !q->keeps[2 * lane[k].world + 1];
-        const int64_t *element = q->node_element + q->node_first[lane[k].copy] * p->factors;
-        for (int64_t i = 0; i < number; i++) {
-            const int64_t *own = element + p->place[first + i] * p->factors;
-            const REAL *x = op->shared + (first + i) * op->width;
-            for (int64_t c = 0; c < op->fan_in; c++)
-                to[i * op->width + c][k] = kept[own[p->factors == 1 ? 0 : c]] != others ? x[c] : 0;
-        }
-    }
+static inline mask mask_of(uint32_t bits) {
+    mask lane;
+    for (int k = 0; k < LANES; k++) lane[k] = (whole)1 << k;
+    return (lane & ((mask){0} + (whole)bits)) != 0;
 }
 
 /* 1 in the lanes whose bits are set, 0 in the others. */
-static inline vec weight_of(uint32_t bits) {
-    mask lane;
-    for (int k = 0; k < LANES; k++) lane[k] = (whole)1 << k;
-    return (vec)(((lane & ((mask){0} + (whole)bits)) != 0) & (mask)same_in_all(1));
+static inline vec weight_of(uint32_t bits) { return (vec)(mask_of(bits) & (mask)same_in_all(1)); }
+
+/* Finds the lanes in which each element of a part is there: 0 are edges, 1 are nodes. All lanes are of one instance. */
+static void find_elements(const Question *q, const Place *lane, const int64_t *range, int part) {
+    int64_t number = range[lane->copy + 1] - range[lane->copy];
+    uint32_t others = 0;
+    for (int k = 0; k < LANES; k++) others |= (uint32_t)!q->keeps[2 * lane[k].world + part] << k;
+    for (int64_t i = 0; i < number; i++) q->bits[i] = others;
+    for (int k = 0; k < LANES; k++) {
+        const uint8_t *kept = kept_by(q, lane[k].subset) + range[lane[k].copy];
+        for (int64_t i = 0; i < number; i++) q->bits[i] ^= (uint32_t)kept[i] << k;
+    }
 }
 
-/* Finds the lanes in which each edge is there. All lanes are of one instance. */
+/* Finds the lanes in which each edge is there. */
 static void find_edges(const Question *q, const Place *lane, int64_t edges) {
     if (!q->edge_element) {
         for (int64_t e = 0; e < edges; e++) q->on[e] = (1u << LANES) - 1;
         return;
     }
-    const int64_t *element = q->edge_element + q->edge_first[lane->copy], *range = q->edge_range + lane->copy;
-    uint32_t others = 0;
-    memset(q->bits, 0, (range[1] - range[0]) * sizeof(uint32_t));
-    for (int k = 0; k < LANES; k++) {
-        const uint8_t *kept = kept_by(q, lane[k].subset) + q->edge_range[lane[k].copy];
-        for (int64_t i = 0; i < range[1] - range[0]; i++) q->bits[i] |= (uint32_t)kept[i] << k;
-        others |= (uint32_t)!q->keeps[2 * lane[k].world] << k;
+    const int64_t *element = q->edge_element + q->edge_first[lane->copy];
+    find_elements(q, lane, q->edge_range, 0);
+    for (int64_t e = 0; e < edges; e++) q->on[e] = q->bits[element[e] - q->edge_range[lane->copy]];
+}
+
+/* Features in the lanes that keep them, and 0 in the others. */
+static void features(vec *to, const Pass *p, const Question *q, const Place *lane, int64_t g, int64_t rows,
+                     const Operation *op) {
+    int64_t first = p->node_ptr[g];
+    const int64_t *element = q->node_element + q->node_first[lane->copy] * p->factors;
+    const uint32_t *bits = q->bits - q->node_range[lane->copy];
+    find_elements(q, lane, q->node_range, 1);
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t *own = element + p->place[first + i] * p->factors;
+        const REAL *x = op->shared + (first + i) * op->width;
+        mask kept = mask_of(bits[*own]);
+        for (int64_t c = 0; c < op->fan_in; c++) {
+            if (p->factors > 1) kept = mask_of(bits[own[c]]);
+            to[i * op->width + c] = (vec)(kept & (mask)same_in_all(x[c]));
+        }
     }
-    for (int64_t e = 0; e < edges; e++) q->on[e] = q->bits[element[e] - range[0]] ^ others;
+#ifdef PACKS
+    if (LANES == 16) same_features(q->same[op->target], bits, element, p, first, rows);
+#endif
 }
 
 /* One over the root of the degree that each node has without the edges that are deleted; 0 if it has none. */
@@ -448,6 +560,7 @@ static void weigh(const Sent *sent, const Messages *m, const vec *root, const ui
             total += w;
             if (root) w = w * root[m->sender[j]] * root[i];
             sent->weight[found] = m->factor ? w * m->factor[j] : w;
+            sent->lanes[found] = m->edge[j] < 0 ? (1u << LANES) - 1 : on[m->edge[j]];
             sent->sender[found] = m->sender[j];
             sent->place[found++] = j - m->ptr[first];
         }
@@ -465,41 +578,73 @@ static void weigh_all(const Pass *p, const Question *q, const Place *lane, int64
     vec outside;
     for (int k = 0; k < LANES; k++) outside[k] = q->outside[lane[k].world];
     find_edges(q, lane, p->edge_ptr[g + 1] - p->edge_ptr[g]);
-    for (int64_t r = 0; r < p->num_degrees; r++) find_degrees(q->degree + r * nodes, p->degrees + r, p, q, outside, g);
+    for (int64_t r = 0; r < p->num_degrees; r++) {
+        find_degrees(q->degree + r * nodes, p->degrees + r, p, q, outside, g);
+#ifdef PACKS
+        for (int64_t i = r * nodes; i < (r + 1) * nodes && LANES == 16; i++)
+            note_same(q->same_degree + i, &(Key){(__m512i)q->degree[i], 32});
+#endif
+    }
     for (int64_t r = 0; r < p->num_messages; r++) {
         const Messages *m = p->messages + r;
         weigh(q->sent + r, m, m->degrees < 0 ? 0 : q->degree + m->degrees * nodes, q->on, first, nodes);
     }
 }
 
-static void run_block(const Pass *p, const Question *q, const Place *lane, int64_t g) {
-    int64_t first = p->node_ptr[g];
-    weigh_all(p, q, lane, g);
-    for (int64_t o = 0; o < p->num_operations; o++) {
-        const Operation *op = p->operations + o;
-        vec *to = q->values[op->target];
-        const vec *from = op->source < 0 ? 0 : q->values[op->source];
-        int64_t rows = op->level < 0 ? 1 : p->rows[op->level * p->instances + g];
-        if (op->code == PRODUCT)
-            product(to, from, op->shared, q->sent + op->messages, first, rows, op);
-        else if (op->code == RECEIVE) receive(to, from, q->sent + op->messages, p->messages[op->messages].ptr[first], rows, op);
-        else if (op->code == SENDERS || op->code == RECEIVERS)
-            rows_of_ends(to, from, p->messages + op->messages, first, p->node_ptr[g + 1] - first, op);
-        else if (op->code == LINEAR) {
-            const Operation *end = end_of(op);
-            linear(q->values[end->target], from, rows, op);
-            o += end - op;
-        }
-        else if (op->code == POOL) pool(to, from, p->node_ptr[g + 1] - first, op);
-        else if (op->code == LARGEST) largest(to, from, p->node_ptr[g + 1] - first, op);
-        else if (op->code == LAYER_NORM || op->code == UNIT) normalise(to, from, rows, op);
-        else if (op->code == JOIN) join(to, from, rows, op);
-        else if (op->code == FEATURES) features(to, p, q, lane, g, op);
-        else {
-            int64_t start = op->level < 0 ? g : op->by_message ? p->messages[op->messages].ptr[first] : first;
-            elementwise(to, from, op->other < 0 ? 0 : q->values[op->other], start, rows, op);
-        }
+#ifdef PACKS
+/* Finds the lanes in which rows are the same, after an operation, or one that another is chained to. */
+static void find_same(const Pass *p, const Question *q, const Operation *op, int64_t g, int64_t rows) {
+    int64_t first = p->node_ptr[g], nodes = p->node_ptr[g + 1] - first;
+    const Operation *end = end_of(op);
+    const Same *from = op->source < 0 ? 0 : q->same[op->source], *other = end->other < 0 ? 0 : q->same[end->other];
+    Same *to = q->same[end->target];
+    if (op->code == PRODUCT || op->code == RECEIVE) {
+        int64_t degrees = p->messages[op->messages].degrees;
+        const Same *degree = degrees < 0 ? 0 : q->same_degree + degrees * nodes;
+        same_messages(to, op->shared ? 0 : from, degree, other, q->sent + op->messages, rows, op);
+    } else if (op->code == SENDERS || op->code == RECEIVERS) {
+        const Messages *m = p->messages + op->messages;
+        for (int64_t i = 0; i < nodes; i++)
+            for (int64_t j = m->ptr[first + i]; j < m->ptr[first + i + 1]; j++)
+                to[j - m->ptr[first]] = from[op->code == SENDERS ? m->sender[j] : i];
+    } else if (op->code == JOIN && op->messages) same_rows(to, to, from, rows);
+    else if (op->code == POOL || op->code == LARGEST) {
+        _mm512_storeu_si512(to->first, every_lane());
+        to->leaders = (1u << LANES) - 1;
+    } else if (other) same_rows(to, from, other, rows);
+    else if (op->code != FEATURES) memcpy(to, from, rows * sizeof(Same));
+}
+#endif
+
+/* Runs an operation and those that it is chained to; returns the last of them. */
+static const Operation *run_operation(const Pass *p, const Question *q, const Place *lane, int64_t g, const Operation *op) {
+    const Operation *end = end_of(op);
+    int64_t first = p->node_ptr[g], nodes = p->node_ptr[g + 1] - first;
+    int64_t rows = op->level < 0 ? 1 : p->rows[op->level * p->instances + g];
+    vec *to = q->values[end->target];
+    const vec *from = op->source < 0 ? 0 : q->values[op->source], *other = end->other < 0 ? 0 : q->values[end->other];
+    if (op->code == PRODUCT) product(to, from, other, q->sent + op->messages, first, rows, op);
+    else if (op->code == RECEIVE) receive(to, from, q->sent + op->messages, p->messages[op->messages].ptr[first], rows, op);
+    else if (op->code == SENDERS || op->code == RECEIVERS) rows_of_ends(to, from, p->messages + op->messages, first, nodes, op);
+    else if (op->code == LINEAR) linear(to, from, q->same[op->source], rows, op);
+    else if (op->code == POOL) pool(to, from, nodes, op);
+    else if (op->code == LARGEST) largest(to, from, nodes, op);
+    else if (op->code == LAYER_NORM || op->code == UNIT) normalise(to, from, rows, op);
+    else if (op->code == JOIN) join(to, from, rows, op);
+    else if (op->code == FEATURES) features(to, p, q, lane, g, rows, op);
+    else {
+        int64_t start = op->level < 0 ? g : op->by_message ? p->messages[op->messages].ptr[first] : first;
+        elementwise(to, from, other, start, rows, op);
     }
+#ifdef PACKS
+    if (LANES == 16) find_same(p, q, op, g, rows);
+#endif
+    return end;
+}
+
+static void run_block(const Pass *p, const Question *q, const Place *lane, int64_t g) {
+    weigh_all(p, q, lane, g);
+    for (int64_t o = 0; o < p->num_operations; o++) o = run_operation(p, q, lane, g, p->operations + o) - p->operations;
 }
 
 static uint64_t hash(const uint8_t *value, int64_t number, uint64_t found) {
