@@ -25,6 +25,10 @@ MOST_CHAINED = 256
 """Widest value that is not stored between two linear operations, ``MOST_FEATURES`` of passes.c."""
 
 
+LEAST_PACKED = 256
+"""Products per row from which on it pays to look for rows that are the same."""
+
+
 @cache
 def compile_program(program: Program) -> CompiledPass:
     """A recorded pass as operations of the kernel, made once."""
@@ -42,6 +46,8 @@ class CompiledPass:
         messages: the kinds of messages that they pass on.
         result: the value that they end with.
         chained: whether each operation is run together with the next one, so that its own target is not kept.
+        packed: whether each operation computes rows only once that are the same in several worlds.
+        compared: numbers of the values of which it must be known for that where rows are the same.
         buffers: where each value is kept; several share a place.
         tail: what torch makes of the result, and its other arguments; None if nothing.
 
@@ -65,6 +71,8 @@ class CompiledPass:
             raise NotCompilableError
         self.messages, self.steps = converted.messages, _needed(converted.steps, self.result)
         self.chained = _chained(self.steps)
+        self.packed = [_is_packed(step) for step in self.steps]
+        self.compared = _compared(self.steps, self.packed)
         self.buffers = _share_memory(self.steps, self.chained, self.result)
 
 
@@ -156,6 +164,23 @@ def _chained(steps: Sequence[Step]) -> list[bool]:
         added = step.code is Code.PRODUCT and following.code is Code.SUM and plain
         alone = following.source == step.target and uses[step.target.number] == 1
         found[number] = alone and ((linear and narrow) or added)
+    return found
+
+
+def _is_packed(step: Step) -> bool:
+    """Whether it is worth while to compute rows only once that are the same in several worlds."""
+    if step.code is not Code.LINEAR or step.source is None:
+        return False
+    widths = step.source.width, padded(step.target.width)
+    return max(widths) <= MOST_CHAINED and widths[0] * widths[1] >= LEAST_PACKED
+
+
+def _compared(steps: Sequence[Step], packed: Sequence[bool]) -> set[int]:
+    """Values of which it must be known where rows are the same: those that are packed, and what they are computed from."""
+    found = set[int]()
+    for step, is_packed in zip(reversed(steps), reversed(packed), strict=True):
+        if is_packed or step.target.number in found:
+            found |= {value.number for value in step.used}
     return found
 
 

@@ -71,7 +71,9 @@ class CompiledBatch:
             instances=len(instances),
             degrees=(kernel.Degrees * len(degrees))(*map(self._degrees, degrees)),
             messages=(kernel.Messages * len(messages))(*map(self._point_to_messages, messages)),
-            operations=(kernel.Operation * len(compiled.steps))(*map(self._operation, compiled.steps, compiled.chained)),
+            operations=(kernel.Operation * len(compiled.steps))(
+                *map(self._operation, compiled.steps, compiled.chained, compiled.packed)
+            ),
             num_degrees=len(degrees),
             num_messages=len(messages),
             num_operations=len(compiled.steps),
@@ -235,7 +237,7 @@ class CompiledBatch:
             numbers.append(number)
         return found, numbers
 
-    def _operation(self, step: Step, chained: bool) -> kernel.Operation:
+    def _operation(self, step: Step, chained: bool, packed: bool) -> kernel.Operation:
         target, source = step.target, step.source
         width, by_message = padded(target.width), target.level <= MESSAGES
         row = None if step.row is None else step.row(self._get)
@@ -250,6 +252,8 @@ class CompiledBatch:
             level=-1 if target.level == GRAPHS else self._levels.index(target.level),
             messages=self._message_number(step),
             chained=chained,
+            compared=target.number in self.compiled.compared,
+            packed=packed,
             by_message=by_message,
             activation=step.activation[0],
             slope=self._slope(step.activation[1]),

@@ -41,8 +41,8 @@ def find_alternatives(
 ) -> Alternatives:
     """Up to ``settings.alternatives`` explanations within tolerance of the best that was met, each unlike those before it.
 
-    They are searched from all elements outside the explanation, from the rankings of the search, from all elements, none
-    and random halves, and by exchanging one element of the explanation for another.
+    They are searched from all elements outside the explanation, from the rankings of the search, from all elements and
+    random halves, and by exchanging one element of the explanation for another.
     """
     kept = parts.flatten(hard).bool()
     search = SubsetSearch(causal, parts, replace(settings, connected=False))

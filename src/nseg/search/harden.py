@@ -33,6 +33,9 @@ SEARCH_TOLERANCE = 0.05
 KICKS_AT_ONCE = 2
 """Subsets around the best one that are climbed from in one batch of restarts."""
 
+EASY_TO_RESTART, HARD_SHARE = 32, 1 / 3
+"""Instances of more elements than this, whose climbs take long, get this share of the batches of restarts."""
+
 TIMES_MET = 4
 """Climbs that must lead to the best merit known before no more are made."""
 
@@ -259,7 +262,8 @@ class SubsetSearch:
         """
         stuck = self.stuck(found)
         met = (found.merit >= found.merit.amax(0) - MIN_GAIN).sum(0)
-        for batch, kicks in enumerate(_batches(self.settings.kicks, KICKS_AT_ONCE)):
+        batches = _batches(self.settings.kicks, KICKS_AT_ONCE)
+        for batch, kicks in enumerate(batches):
             if not stuck.numel() or time_is_up("kicks"):
                 break
             small, members = self._select(stuck)
@@ -270,7 +274,7 @@ class SubsetSearch:
             best = found.merit.amax(0)
             met = torch.where(best > before + MIN_GAIN, 0, met)
             met[stuck] += (who & (more.merit >= best[stuck] - MIN_GAIN)).sum(0)
-            few = self.parts.count <= MANY_ELEMENTS
+            few = self.parts.count <= (MANY_ELEMENTS if batch + 1 < HARD_SHARE * len(batches) else EASY_TO_RESTART)
             far = found.merit.amax(0) < self.ceiling - CLOSE * self.settings.tolerance
             stuck = (few & self._is_stuck(found) & far & (met < TIMES_MET)).nonzero().flatten()
         return found

@@ -48,7 +48,7 @@ def restart_subsets(parts: MaskParts, best: Tensor, kicks: int, batch: int) -> t
 
 
 def common_subsets(parts: MaskParts, batch: int = 0) -> Tensor:
-    """Subsets that do not depend on a search, [P, n]. First all elements and what is near; then none and random halves.
+    """Subsets that do not depend on a search, [P, n]. First all elements and what is near; then random halves.
 
     Near are, where nodes or links are explained, the edges at these nodes, and those at their neighbours.
     """
@@ -56,8 +56,7 @@ def common_subsets(parts: MaskParts, batch: int = 0) -> Tensor:
     if batch == 0:
         near = [_near(parts, hops) for hops in range(NEAR_HOPS)] if parts.instances.outputs is not Role.GRAPH else []
         return torch.stack([everything, *near]) | (parts.count > MANY_ELEMENTS)[parts.owner]
-    halves = draw_all(parts, 1, range((batch - 1) * HALVES, batch * HALVES)) < 0.5
-    return torch.cat([~everything.unsqueeze(0), halves]) if batch == 1 else halves
+    return draw_all(parts, 1, range((batch - 1) * HALVES, batch * HALVES)) < 0.5
 
 
 def draw_all(parts: MaskParts, seed: int, numbers: range) -> Tensor:

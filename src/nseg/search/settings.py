@@ -177,7 +177,7 @@ class BaseSettings:
         kicks: for ``"prefix"``, number of subsets around the best one from which moves start again, for instances whose
             bound is further from 1 than the tolerance; and if not 0, also from all elements and others. They are made two
             at a time, until the bound is within twice the tolerance of what the highest and the lowest probability met
-            so far would give together, or the best one was met four times.
+            so far would give together, or the best one was met four times; of more than 32 elements only a third of them.
         anneal: for ``"prefix"``, steps of simulated annealing, and as many from the best subset of each size then known, for
             instances of at most 128 elements whose bound is further from 1 than the tolerance; 0 makes none.
         exact: for ``"prefix"``, try all subsets of instances with at most this many elements, 20 or fewer; where moves are

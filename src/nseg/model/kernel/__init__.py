@@ -65,7 +65,7 @@ class Operation(Structure):
 
     _fields_ = _fields(
         "",
-        "code target source other width fan_in stride level messages chained by_message activation",
+        "code target source other width fan_in stride level messages chained compared packed by_message activation",
         "slope least",
         "shared row bias",
     )

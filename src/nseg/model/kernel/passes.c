@@ -49,6 +49,8 @@ typedef struct {
     int64_t messages;                    /* number of the messages; JOIN: first column */
     int64_t chained;                     /* whether only the next operation uses the target, and is run together with this
                                           * one: LINEAR after LINEAR, or SUM of what PRODUCT gives and something else */
+    int64_t compared;                    /* whether it must be known where rows of the target are the same */
+    int64_t packed;                      /* LINEAR: whether rows that are the same are computed once */
     int64_t by_message;                  /* whether the target has rows for these messages */
     int64_t activation;
     double slope;                        /* of LEAKY and ELU */
@@ -267,7 +269,7 @@ static inline const Operation *end_of(const Operation *op) {
 
 /* Worlds of a block differ in a few edges, so most rows are the same in many lanes. Such rows are computed once: the different
  * ones of several nodes share a vector. For 16 lanes only. */
-enum { MOST_DIFFERENT = 13, LEAST_WORK = 256 };
+enum { MOST_DIFFERENT = 13 };
 
 typedef struct {
     vec x[2][MOST_FEATURES], y[2][MOST_FEATURES]; /* this vector and the one before; a row may begin there and end here */
@@ -293,7 +295,7 @@ static inline __m512i find_first(__m512i number, __mmask16 *leaders) {
 /* All that a row is computed from, as a number for each lane. */
 typedef struct {
     __m512i number;
-    int bits;                            /* that are used; 0: it is the same in all lanes */
+    int bits;                            /* that are used */
 } Key;
 
 static inline void add_bits(Key *key, __m512i more, int bits) {
@@ -306,56 +308,51 @@ static inline void add_bits(Key *key, __m512i more, int bits) {
     key->bits += bits;
 }
 
-static inline void add_row(Key *key, const Same *same) {
-    if (same->leaders != 1) add_bits(key, first_lanes(same), 4);
-}
-
-/* Adds a row that is there only in some lanes. */
-static inline void add_sent(Key *key, const Same *same, uint32_t lanes) {
-    if (lanes == 0xFFFF) {
-        if (same) add_row(key, same);
-    } else if (!same || same->leaders == 1) add_bits(key, _mm512_maskz_set1_epi32(lanes, 1), 1);
-    else add_bits(key, _mm512_maskz_add_epi32(lanes, first_lanes(same), _mm512_set1_epi32(1)), 5);
-}
-
-static inline void note_same(Same *same, const Key *key) {
-    __mmask16 leaders = 1;
-    _mm512_storeu_si512(same->first, key->bits ? find_first(key->number, &leaders) : _mm512_setzero_si512());
+static inline void note_same(Same *same, __m512i key) {
+    __mmask16 leaders;
+    _mm512_storeu_si512(same->first, find_first(key, &leaders));
     same->leaders = leaders;
 }
 
-/* Finds the lanes in which the rows are the same that nodes compute from messages. */
-static void same_messages(Same *to, const Same *from, const Same *degree, const Same *other, const Sent *m, int64_t rows,
-                          const Operation *op) {
+/* Finds the lanes in which the rows are the same that nodes compute from messages, whose rows and weights may be the same in
+ * all lanes. Without branches, which would be hard to predict. */
+static inline __attribute__((always_inline)) void same_sums(Same *to, const Same *from, const Same *degree, const Sent *m,
+                                                            const int32_t *source, int64_t rows, int rows_vary, int weights_vary) {
+    const __m512i one = _mm512_set1_epi32(1);
     for (int64_t i = 0; i < rows; i++) {
-        Key key = {_mm512_setzero_si512(), 0};
-        if (degree) add_row(&key, degree + i);
-        if (other) add_row(&key, other + i);
+        Key key = {weights_vary ? first_lanes(degree + i) : _mm512_setzero_si512(), 4};
         for (int64_t j = m->ptr[i]; j < m->ptr[i + 1]; j++) {
-            add_sent(&key, from ? from + (op->code == PRODUCT ? m->sender[j] : m->place[j]) : 0, m->lanes[j]);
-            if (degree) add_row(&key, degree + m->sender[j]);
+            __m512i number = rows_vary ? first_lanes(from + source[j]) : _mm512_setzero_si512();
+            if (weights_vary) number = _mm512_or_si512(_mm512_slli_epi32(number, 4), first_lanes(degree + m->sender[j]));
+            number = _mm512_maskz_add_epi32(m->lanes[j], number, one);
+            add_bits(&key, number, 1 + 4 * rows_vary + 4 * weights_vary);
         }
-        note_same(to + i, &key);
+        note_same(to + i, key.number);
     }
+}
+
+static void same_messages(Same *to, const Same *from, const Same *degree, const Sent *m, int64_t rows, const Operation *op) {
+    const int32_t *source = op->code == PRODUCT ? m->sender : m->place;
+    if (from && degree) same_sums(to, from, degree, m, source, rows, 1, 1);
+    else if (from) same_sums(to, from, 0, m, source, rows, 1, 0);
+    else if (degree) same_sums(to, 0, degree, m, source, rows, 0, 1);
+    else same_sums(to, 0, 0, m, source, rows, 0, 0);
 }
 
 /* The same of the features; `lanes`: those that keep each element. */
 static void same_features(Same *to, const uint32_t *lanes, const int64_t *element, const Pass *p, int64_t first, int64_t rows) {
     for (int64_t i = 0; i < rows; i++) {
         Key key = {_mm512_setzero_si512(), 0};
-        for (int64_t c = 0; c < p->factors; c++) add_sent(&key, 0, lanes[element[p->place[first + i] * p->factors + c]]);
-        note_same(to + i, &key);
+        for (int64_t c = 0; c < p->factors; c++)
+            add_bits(&key, _mm512_maskz_set1_epi32(lanes[element[p->place[first + i] * p->factors + c]], 1), 1);
+        note_same(to + i, key.number);
     }
 }
 
 /* The same of rows that are computed from one row, or two. */
 static void same_rows(Same *to, const Same *a, const Same *b, int64_t rows) {
-    for (int64_t i = 0; i < rows; i++) {
-        Key key = {_mm512_setzero_si512(), 0};
-        add_row(&key, a + i);
-        add_row(&key, b + i);
-        note_same(to + i, &key);
-    }
+    for (int64_t i = 0; i < rows; i++)
+        note_same(to + i, _mm512_or_si512(_mm512_slli_epi32(first_lanes(a + i), 4), first_lanes(b + i)));
 }
 
 /* Computes this vector, and writes the rows that end there. */
@@ -398,12 +395,12 @@ static void pack(vec *to, Packed *packed, int64_t row, const vec *x, const Same 
 
 static void linear(vec *to, const vec *from, const Same *same, int64_t rows, const Operation *op) {
     int64_t width = end_of(op)->width;
-    int worth = LANES == 16 && op->fan_in <= MOST_FEATURES && width <= MOST_FEATURES && op->fan_in * op->width >= LEAST_WORK;
+    int packs = LANES == 16 && op->packed;
     Packed packed;
     packed.now = packed.used = packed.rows = 0;
     for (int64_t i = 0; i < rows; i++) {
         const vec *x = from + i * op->stride;
-        if (worth && __builtin_popcount(same[i].leaders) <= MOST_DIFFERENT) pack(to, &packed, i, x, same + i, op);
+        if (packs && __builtin_popcount(same[i].leaders) <= MOST_DIFFERENT) pack(to, &packed, i, x, same + i, op);
         else chain_row(to + i * width, x, op);
     }
     unpack(to, &packed, op);
@@ -526,7 +523,7 @@ static void features(vec *to, const Pass *p, const Question *q, const Place *lan
         }
     }
 #ifdef PACKS
-    if (LANES == 16) same_features(q->same[op->target], bits, element, p, first, rows);
+    if (LANES == 16 && op->compared) same_features(q->same[op->target], bits, element, p, first, rows);
 #endif
 }
 
@@ -582,7 +579,7 @@ static void weigh_all(const Pass *p, const Question *q, const Place *lane, int64
         find_degrees(q->degree + r * nodes, p->degrees + r, p, q, outside, g);
 #ifdef PACKS
         for (int64_t i = r * nodes; i < (r + 1) * nodes && LANES == 16; i++)
-            note_same(q->same_degree + i, &(Key){(__m512i)q->degree[i], 32});
+            note_same(q->same_degree + i, (__m512i)q->degree[i]);
 #endif
     }
     for (int64_t r = 0; r < p->num_messages; r++) {
@@ -601,7 +598,8 @@ static void find_same(const Pass *p, const Question *q, const Operation *op, int
     if (op->code == PRODUCT || op->code == RECEIVE) {
         int64_t degrees = p->messages[op->messages].degrees;
         const Same *degree = degrees < 0 ? 0 : q->same_degree + degrees * nodes;
-        same_messages(to, op->shared ? 0 : from, degree, other, q->sent + op->messages, rows, op);
+        same_messages(to, op->shared ? 0 : from, degree, q->sent + op->messages, rows, op);
+        if (other) same_rows(to, to, other, rows);
     } else if (op->code == SENDERS || op->code == RECEIVERS) {
         const Messages *m = p->messages + op->messages;
         for (int64_t i = 0; i < nodes; i++)
@@ -637,7 +635,7 @@ static const Operation *run_operation(const Pass *p, const Question *q, const Pl
         elementwise(to, from, other, start, rows, op);
     }
 #ifdef PACKS
-    if (LANES == 16) find_same(p, q, op, g, rows);
+    if (LANES == 16 && end->compared) find_same(p, q, op, g, rows);
 #endif
     return end;
 }
