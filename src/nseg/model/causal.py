@@ -178,17 +178,17 @@ class CausalModel:
 
     def answer(self, weights: Weights | SubsetWorlds, odds: bool) -> tuple[Tensor, Tensor, Tensor | None]:
         """The results of :meth:`do_and_agree`, and if asked for that of :meth:`log_odds`, from one pass, [K, B] each."""
-        output = self.output(weights)
-        p = self._probability(output)
-        agree = self.mean_over_rows(self.outcome.holds(output, self.instances.target).to(p.dtype))
-        return p, agree, self._log_odds(output) if odds else None
+        p, holds, z = self.outcome.read(self.output(weights), self.instances.target, odds)
+        p, holds = self.mean_over_rows(_require_finite(p)), self.mean_over_rows(holds)
+        return p, holds, None if z is None or not odds else self._mean_log_odds(z)
 
     def log_odds(self, weights: Weights | SubsetWorlds = NOTHING) -> Tensor:
         """Log-odds of each instance's class in K worlds, [K, B]; :meth:`do` is their sigmoid."""
-        return self._log_odds(self.output(weights))
+        return self._mean_log_odds(self.outcome.log_odds(self.output(weights), self.instances.target))
 
-    def _log_odds(self, output: Tensor) -> Tensor:
-        z = _require_finite(self.outcome.log_odds(output, self.instances.target))  # [K, R]
+    def _mean_log_odds(self, z: Tensor) -> Tensor:
+        """Log-odds of the mean probability of each instance's rows, [K, R] to [K, B]."""
+        _require_finite(z)
         if z.size(1) == len(self.instances):
             return z
         return torch.logit(self.mean_over_rows(z.sigmoid()), torch.finfo(z.dtype).eps)

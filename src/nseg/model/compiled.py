@@ -186,7 +186,7 @@ def _compared(steps: Sequence[Step], packed: Sequence[bool]) -> set[int]:
 
 def _share_memory(steps: Sequence[Step], chained: Sequence[bool], result: Value) -> dict[int, int]:
     """Where each value is kept: in the place of one that is not needed any more, if there is one."""
-    last = {}
+    last: dict[int, int] = {}
     for at, step in enumerate(steps):
         end = next(later for later in range(at, len(steps)) if not chained[later])
         last |= {one.number: end for one in step.used}

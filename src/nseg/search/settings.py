@@ -324,7 +324,7 @@ class Settings(BaseSettings):
     undirected: bool | None = flag_field(None, optional=True)
     tolerance: float = number_field(0.03)
     surrogate: str = choice_field("log", ("log", "gap", "ratio"))
-    steps: int = integer_field(14)
+    steps: int = integer_field(10)
     lr: float = number_field(0.5)
     alpha_e: float = number_field(0.05)
     beta_e: float = number_field(0.1)

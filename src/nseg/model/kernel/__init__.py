@@ -103,6 +103,23 @@ class Question(Structure):
     ]
 
 
+def read_classes(scores: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
+    """Probability of each row's class, whether the row has it, and its log-odds, [K, R] each; None if torch must do it.
+
+    Args:
+        scores: raw scores of the classes, [K, R, C].
+        target: class of each row, [R].
+    """
+    plain = scores.device.type == "cpu" and scores.dim() == 3 and scores.size(2) > 1 and not torch.is_grad_enabled()
+    kernel = load_kernel(scores.dtype) if plain and target.dtype == torch.long else None
+    if kernel is None:
+        return None
+    scores, target = scores.contiguous(), target.contiguous()
+    p, odds, holds = (scores.new_empty(scores.shape[:2]) for _ in range(3))
+    given = (one.data_ptr() for one in (target, p, odds, holds))
+    return (p, holds, odds) if kernel.read_classes(scores.data_ptr(), *scores.shape, *given) else None
+
+
 @cache
 def load_kernel(dtype: torch.dtype) -> ctypes.CDLL | None:
     """The kernel for a number type and this processor, compiled if this has not been done before; None if it cannot be."""
@@ -122,7 +139,8 @@ def load_kernel(dtype: torch.dtype) -> ctypes.CDLL | None:
         return None
     kernel.run_passes.argtypes = [POINTER(Pass), POINTER(Question)]
     kernel.count_kept.argtypes = [c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p]
-    for function in (kernel.run_passes, kernel.lanes):
+    kernel.read_classes.argtypes = [c_void_p, *[c_int64] * 3, *[c_void_p] * 4]
+    for function in (kernel.run_passes, kernel.lanes, kernel.read_classes):
         function.restype = c_int64
     return kernel
 

@@ -731,6 +731,30 @@ void count_kept(const uint8_t *kept, int64_t subsets, int64_t elements, const in
         }
 }
 
+/* Log-odds of the class of each row in several worlds, its probability, and whether it is the first of the largest scores.
+ * Returns whether all scores are finite; if not, torch says what is wrong. */
+int64_t read_classes(const REAL *scores, int64_t worlds, int64_t rows, int64_t classes, const int64_t *target, REAL *p,
+                     REAL *log_odds, REAL *holds) {
+    const REAL most = 1e4;
+    REAL zero = 0;
+    for (int64_t k = 0; k < worlds * rows; k++, scores += classes) {
+        int64_t own = target[k % rows], other = own == 0;
+        for (int64_t c = 0; c < classes; c++) {
+            zero += scores[c] * 0;
+            if (c != own && scores[c] > scores[other]) other = c;
+        }
+        REAL sum = 1, z;
+        for (int64_t c = 0; c < classes; c++)
+            if (c != own && c != other) sum += (REAL)exp(scores[c] - scores[other]);
+        z = scores[own] - scores[other] - (sum == 1 ? 0 : (REAL)log(sum));
+        z = z > most ? most : z < -most ? -most : z;
+        log_odds[k] = z;
+        p[k] = 1 / (1 + (REAL)exp(-z));
+        holds[k] = scores[own] > scores[other] || (scores[own] == scores[other] && own < other);
+    }
+    return zero == 0;
+}
+
 int64_t lanes(void) { return LANES; }
 
 /* Runs all that is asked, instance by instance. `first` and `copy`: the places in the question of each instance. */

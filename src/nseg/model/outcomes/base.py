@@ -140,6 +140,11 @@ class Outcome(ABC):
         """Whether the event happens by the plain output, e.g. the model gives each row its target class, [..., R]."""
         return self.predicted(output) == target
 
+    def read(self, output: Tensor, target: Tensor, odds: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The results of :meth:`probability`, :meth:`holds` as 0 or 1, and if asked for :meth:`log_odds`, [..., R] each."""
+        p = self.probability(output, target)
+        return p, self.holds(output, target).to(p.dtype), self.log_odds(output, target) if odds else None
+
     @abstractmethod
     def agree(self, a: Tensor, b: Tensor) -> Tensor:
         """Whether two outputs agree up to rounding, row by row and in all worlds if there are several, [R]."""

@@ -9,6 +9,7 @@ from torch import Tensor
 from torch_geometric.explain.config import ModelReturnType, ModelTaskLevel
 
 from nseg.errors import ModelError
+from nseg.model.kernel import read_classes
 from nseg.model.outcomes.base import Outcome, check_classes, check_probabilities, rows_agree
 
 LARGEST = 1e4
@@ -76,6 +77,10 @@ class MulticlassOutcome(ClassOutcome):
             return torch.logit(self.probability(output, target), eps=torch.finfo(output.dtype).eps)
         others = output.scatter(-1, class_column(output, target), -torch.inf).logsumexp(-1)
         return (_of_class(output, target) - others).clamp(-LARGEST, LARGEST)  # others may be impossible, or none
+
+    def read(self, output: Tensor, target: Tensor, odds: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+        found = read_classes(output, target) if self.returns is ModelReturnType.raw else None
+        return super().read(output, target, odds) if found is None else found
 
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         score = _of_class(output, target)
