@@ -321,7 +321,7 @@ def test_settings_that_contradict_each_other_are_refused() -> None:
 
 def test_equal_flips_are_chosen_alike_beside_a_larger_instance() -> None:
     """Where all flips of an instance are tried, the order of equals does not come from a gradient that others need."""
-    model, data = seeded(NODE_MODELS["gcn"], 2), graph(nodes=20, edges=60, seed=1)
+    model, data = seeded(NODE_MODELS["gcn"], 2), graph(nodes=24, edges=110, seed=1)
     with causal_model(model, data, list(range(20))) as causal:
         parts = MaskParts.of(causal.instances, True, None)
         moves = _Moves(causal, parts, Settings())
