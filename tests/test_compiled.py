@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from test_causal_model import causal_models
 from torch import Tensor, nn
 from torch_geometric.data import Data
-from torch_geometric.explain.config import MaskType
+from torch_geometric.explain.config import MaskType, ModelReturnType, ModelTaskLevel
 from torch_geometric.nn import (
     ChebConv,
     EdgeConv,
@@ -44,7 +44,9 @@ from nseg.model import subset_worlds as subset_worlds_module
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.compiled_batch import CompiledBatch
-from nseg.model.kernel import load_kernel
+from nseg.model.kernel import load_kernel, read_classes
+from nseg.model.outcomes.base import Outcome
+from nseg.model.outcomes.multiclass import MulticlassOutcome
 from nseg.model.programs import record
 from nseg.model.rescaling import RescaledMessages
 from nseg.model.subset_worlds import EDGES, NODES, CoveredWeights, SubsetWorlds, count_kept
@@ -53,7 +55,7 @@ from nseg.search.worlds import subset_worlds
 
 pytestmark = pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="there is no C compiler")
 
-WIDTH = 8
+WIDTH = 16  # from here on rows that are the same in several worlds are computed once
 
 
 class Net(nn.Module):
@@ -174,10 +176,11 @@ def opened(model: Net, data: Data | list[Data], config: dict[str, str] | None = 
 
 
 def random_worlds(parts: MaskParts, seed: int = 0) -> SubsetWorlds:
-    """Random subsets, all elements, and none; some subsets are given twice."""
+    """Random subsets, all elements, and none; some subsets are given twice, and of one single elements are flipped."""
     rng, share = torch.Generator().manual_seed(seed), torch.linspace(0, 1, 9).unsqueeze(1)
     kept = torch.rand(len(share), parts.owner.numel(), generator=rng) < share
-    return subset_worlds(parts, torch.cat([kept, kept[2:5]]))
+    flipped = kept[4] ^ (parts.position == torch.arange(18).unsqueeze(1))
+    return subset_worlds(parts, torch.cat([kept, kept[2:5], flipped]))
 
 
 def by_torch(causal: CausalModel, worlds: SubsetWorlds, remover: RescaledMessages | None) -> Tensor:
@@ -422,3 +425,33 @@ def test_elements_are_counted_as_by_a_loop(compiled: bool, sizes: list[int], sub
         if not compiled:
             without_kernel(patch)
         assert count_kept(kept, parts).tolist() == expected
+
+
+@settings(max_examples=60)
+@given(
+    worlds=st.integers(1, 4), rows=st.integers(1, 5), classes=st.integers(2, 6), seed=st.integers(0, 99), wide=st.booleans()
+)
+def test_classes_are_read_as_torch_reads_them(worlds: int, rows: int, classes: int, seed: int, wide: bool) -> None:
+    """Few different scores, so that several are the largest; large ones, so that probabilities round to 0 and 1."""
+    rng = torch.Generator().manual_seed(seed)
+    dtype = torch.float64 if wide else torch.float32
+    scores = torch.randint(-2, 3, (worlds, rows, classes), generator=rng).to(dtype) * (40 if seed % 3 == 0 else 0.7)
+    target = torch.randint(classes, (rows,), generator=rng)
+    outcome = MulticlassOutcome(ModelReturnType.raw, ModelTaskLevel.graph)
+    with torch.no_grad():
+        found = read_classes(scores, target)
+        expected = Outcome.read(outcome, scores, target, odds=True)
+    assert found is not None
+    for one, other in zip(found, expected, strict=True):
+        assert other is not None
+        torch.testing.assert_close(one, other)
+    assert torch.equal(found[1], expected[1])
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_scores_that_are_not_finite_are_left_to_torch(bad: float) -> None:
+    scores = torch.zeros(2, 3, 4)
+    scores[1, 2, 3] = bad
+    with torch.no_grad():
+        assert read_classes(scores, torch.zeros(3, dtype=torch.long)) is None
+    assert read_classes(torch.zeros(2, 3, 4), torch.zeros(3, dtype=torch.long)) is None  # a gradient may be asked for
