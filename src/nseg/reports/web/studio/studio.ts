@@ -279,15 +279,20 @@ function drawFeatures(shown: View): void {
     const set = (value: number): void => void (Number.isFinite(value) && change(setValue(edits(), node, feature, value, before)));
     const on = h("input", { type: "checkbox", "aria-label": `${name} on`, change: () => set(on.checked ? before || 1 : 0) });
     on.checked = now !== 0;
-    const field = h("input", { type: "number", step: "any", "aria-label": `value of ${name}`, change: () => set(Number(field.value)) });
+    const commit = (): void => void (Number(field.value) !== valueOf(edits(), node, feature, before) && set(Number(field.value)));
+    const enter = (event: Event): void => void ((event as KeyboardEvent).key === "Enter" && commit()); // drawn anew, it has no change to tell of
+    const field = h("input", { type: "number", step: "any", "aria-label": `value of ${name}`, change: commit, keydown: enter });
     field.value = String(now);
     return h("tr", { class: now === before ? "" : "best" }, h("th", { scope: "row" }, name), h("td", {}, on), h("td", {}, field), h("td", { class: "numeric" }, number(before)));
   });
   const head = h("tr", {}, ...["feature", "on", "value", "before"].map((text) => h("th", { scope: "col" }, text)));
   const list = rows.length > 0 && h("div", { id: "feature-list", tabindex: 0, role: "region", "aria-label": "List of features" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)));
-  const focused = document.activeElement?.getAttribute("aria-label");
+  const active = document.activeElement;
+  const [focused, typed] = [active?.getAttribute("aria-label"), active instanceof HTMLInputElement && active.type === "number" ? active.value : null];
   replaceContent(table, h("h2", {}, "Features"), labelled(shown.molecule ? "Atom" : "Node", chooser), list);
-  if (focused) [...table.querySelectorAll<HTMLElement>("input")].find((one) => one.getAttribute("aria-label") === focused)?.focus();
+  const again = focused ? [...table.querySelectorAll("input")].find((one) => one.getAttribute("aria-label") === focused) : undefined;
+  if (again && typed !== null) again.value = typed; // an answer that comes while somebody types takes nothing away
+  again?.focus();
 }
 
 function drawHistory(shown: View): void {
