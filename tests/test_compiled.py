@@ -454,4 +454,7 @@ def test_scores_that_are_not_finite_are_left_to_torch(bad: float) -> None:
     scores[1, 2, 3] = bad
     with torch.no_grad():
         assert read_classes(scores, torch.zeros(3, dtype=torch.long)) is None
+        assert (
+            read_classes(torch.zeros(2, 3, 4), torch.zeros(1, dtype=torch.long)) is None
+        )  # a class for each row is missing
     assert read_classes(torch.zeros(2, 3, 4), torch.zeros(3, dtype=torch.long)) is None  # a gradient may be asked for

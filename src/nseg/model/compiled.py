@@ -24,7 +24,6 @@ aten = torch.ops.aten
 MOST_CHAINED = 256
 """Widest value that is not stored between two linear operations, ``MOST_FEATURES`` of passes.c."""
 
-
 LEAST_PACKED = 256
 """Products per row from which on it pays to look for rows that are the same."""
 

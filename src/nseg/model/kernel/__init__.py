@@ -111,7 +111,8 @@ def read_classes(scores: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tens
         target: class of each row, [R].
     """
     plain = scores.device.type == "cpu" and scores.dim() == 3 and scores.size(2) > 1 and not torch.is_grad_enabled()
-    kernel = load_kernel(scores.dtype) if plain and target.dtype == torch.long else None
+    fits = target.dtype == torch.long and target.shape == scores.shape[1:2] and target.device == scores.device
+    kernel = load_kernel(scores.dtype) if plain and fits else None
     if kernel is None:
         return None
     scores, target = scores.contiguous(), target.contiguous()
