@@ -45,6 +45,8 @@ from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
 from nseg.model.compiled_batch import CompiledBatch
 from nseg.model.kernel import load_kernel, read_classes
+from nseg.model.kernel_steps import ALL_NODES, Code, Lookup, Step, Value
+from nseg.model.narrowing import narrow_messages
 from nseg.model.outcomes.base import Outcome
 from nseg.model.outcomes.multiclass import MulticlassOutcome
 from nseg.model.programs import record
@@ -72,6 +74,7 @@ class Net(nn.Module):
         jump: bool = False,
         parts: int = 1,
         given: tuple[str, ...] = (),
+        scale: bool = True,
     ) -> None:
         super().__init__()
         self.convs = nn.ModuleList([conv(FEATURES, WIDTH), conv(WIDTH, WIDTH)])
@@ -79,7 +82,7 @@ class Net(nn.Module):
         self.between, self.read_out, self.after, self.drop = between(), read_out, after, nn.Dropout(0.5)
         self.head = nn.Sequential(nn.Linear(WIDTH * (2 if jump else 1) * parts, 6), nn.ReLU(), nn.Linear(6, CLASSES))
         self.residual, self.jump, self.level = residual, jump, "node"
-        self.pass_on = given
+        self.pass_on, self.scale = given, scale
         for module in self.modules():
             if isinstance(module, nn.BatchNorm1d):
                 module.running_mean.uniform_(-0.2, 0.2)
@@ -88,7 +91,7 @@ class Net(nn.Module):
     def forward(
         self, x: Tensor, edge_index: Tensor, batch: Any = None, edge_weight: Any = None, edge_attr: Any = None
     ) -> Tensor:
-        found, x = [], x * 0.9
+        found, x = [], x * 0.9 if self.scale else x
         more = {
             name: value for name, value in (("edge_weight", edge_weight), ("edge_attr", edge_attr)) if name in self.pass_on
         }
@@ -104,12 +107,19 @@ def gin(a: int, b: int) -> nn.Module:
     return GINConv(nn.Sequential(nn.Linear(a, b), nn.BatchNorm1d(b), nn.ReLU(), nn.Linear(b, b)), train_eps=True)
 
 
+def narrow_gin(a: int, b: int) -> nn.Module:
+    return GINConv(nn.Sequential(nn.Linear(a, b // 2), nn.ReLU(), nn.Linear(b // 2, b)), train_eps=True)
+
+
 def mean_and_max(x: Tensor, batch: Any) -> Tensor:
     return torch.cat([global_mean_pool(x, batch), global_max_pool(x, batch), global_add_pool(x, batch)], 1)
 
 
 NETS: dict[str, Callable[[], Net]] = {
     "gcn": Net,
+    "gcn, features as they are": lambda: Net(scale=False),
+    "gin, features as they are": lambda: Net(gin, scale=False),
+    "gin, narrower and narrower": lambda: Net(lambda a, b: gin(a, b) if a < b else narrow_gin(a, b), scale=False),
     "gcn without self-loops": lambda: Net(lambda a, b: GCNConv(a, b, add_self_loops=False)),
     "gcn with edge weights": lambda: Net(given=("edge_weight",)),
     "gin with batch norm": lambda: Net(gin, norm=nn.BatchNorm1d),
@@ -246,6 +256,32 @@ def test_the_kernel_knows_all_usual_read_outs(name: str) -> None:
 
 
 ONE_SCORE = {"column": lambda x: x[:, 0].sigmoid(), "squeezed": lambda x: x[:, 1:2].squeeze(-1).sigmoid()}
+
+
+def one(_: Lookup) -> Tensor:
+    return torch.ones(1)
+
+
+@pytest.mark.parametrize(("width", "level", "narrowed"), [(8, ALL_NODES, True), (32, ALL_NODES, False), (8, 1, False)])
+def test_matrices_are_applied_first_where_messages_become_no_wider(width: int, level: int, narrowed: bool) -> None:
+    sent, received, total = Value(0, 16, ALL_NODES), Value(1, 16, level), Value(2, 16, level)
+    steps = [
+        Step(Code.FEATURES, sent),
+        Step(Code.PRODUCT, received, sent),
+        Step(Code.SUM, total, received, sent, row=one, is_scalar=True),
+        Step(Code.LINEAR, Value(3, width, level), total, row=one, bias=one, activation=(1, 0.0)),
+    ]
+    found = narrow_messages(steps)
+    if not narrowed:
+        assert found == steps
+        return
+    assert [step.code for step in found] == [Code.FEATURES, Code.LINEAR, Code.PRODUCT, Code.SUM]
+    assert [step.target.width for step in found] == [16, 8, 8, 8]
+    assert found[1].bias is None
+    assert found[3].bias is one
+    assert found[3].activation == (1, 0.0)
+    assert found[3].target == steps[3].target
+    assert found[3].other == found[1].target == found[2].source
 
 
 @pytest.mark.parametrize("level", ["node", "graph"])

@@ -17,6 +17,7 @@ from torch import fx
 
 from nseg.model.conversion import Conversion
 from nseg.model.kernel_steps import ALL_NODES, GRAPHS, Code, NotCompilableError, Step, Value, padded
+from nseg.model.narrowing import narrow_messages
 from nseg.model.replay import KIND, LEVEL, Program, spread
 
 aten = torch.ops.aten
@@ -68,9 +69,9 @@ class CompiledPass:
         self.result = converted.live(last if self.tail is None else self.tail.entry)
         if self.tail is not None and not self.tail.ends and not _can_be_last(self.result, rest):
             raise NotCompilableError
-        self.messages, self.steps = converted.messages, _needed(converted.steps, self.result)
+        self.messages, self.steps = converted.messages, narrow_messages(_needed(converted.steps, self.result))
         self.chained = _chained(self.steps)
-        self.packed = [_is_packed(step) for step in self.steps]
+        self.packed = _packed(self.steps, self.chained)
         self.compared = _compared(self.steps, self.packed)
         self.buffers = _share_memory(self.steps, self.chained, self.result)
 
@@ -157,7 +158,7 @@ def _chained(steps: Sequence[Step]) -> list[bool]:
     uses = Counter(value.number for step in steps for value in step.used)
     found = [False] * len(steps)
     for number, (step, following) in enumerate(pairwise(steps)):
-        linear = step.code is Code.LINEAR and following.code is Code.LINEAR
+        linear = step.code is Code.LINEAR and following.code is Code.LINEAR and step.shared is None
         narrow = padded(max(step.target.width, following.target.width)) <= MOST_CHAINED
         plain = step.bias is None and step.activation[0] == 0 and step.target.level == following.target.level
         added = step.code is Code.PRODUCT and following.code is Code.SUM and plain
@@ -166,12 +167,16 @@ def _chained(steps: Sequence[Step]) -> list[bool]:
     return found
 
 
-def _is_packed(step: Step) -> bool:
-    """Whether it is worth while to compute rows only once that are the same in several worlds."""
-    if step.code is not Code.LINEAR or step.source is None:
-        return False
-    widths = step.source.width, padded(step.target.width)
-    return max(widths) <= MOST_CHAINED and widths[0] * widths[1] >= LEAST_PACKED
+def _packed(steps: Sequence[Step], chained: Sequence[bool]) -> list[bool]:
+    """Whether it is worth while that an operation, with those chained to it, computes rows only once that are the same."""
+    found, after = [False] * len(steps), 0  # after: products per row of what is chained to the operation
+    for number in reversed(range(len(steps))):
+        step = steps[number]
+        if step.code is Code.LINEAR and step.source is not None:
+            widths = step.source.width, padded(step.target.width)
+            after = widths[0] * widths[1] + (after if chained[number] else 0)
+            found[number] = max(widths) <= MOST_CHAINED and after >= LEAST_PACKED
+    return found
 
 
 def _compared(steps: Sequence[Step], packed: Sequence[bool]) -> set[int]:

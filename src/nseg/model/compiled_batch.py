@@ -18,6 +18,7 @@ from nseg.model.deletion_rules import DegreeData, Deletion, DeletionRules
 from nseg.model.kernel_steps import ALL_NODES, GRAPHS, MESSAGES, Code, MessageKind, NotCompilableError, Step, padded
 from nseg.model.plan import Messages
 from nseg.model.products import RowSums
+from nseg.model.recorded_arguments import is_masked
 from nseg.model.replay import KIND, LEVEL
 from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds
 
@@ -298,12 +299,14 @@ class CompiledBatch:
             if not isinstance(sums, RowSums) or not torch.equal(sums.index, instances.node_owner):
                 raise NotCompilableError
             return None
-        if step.code is Code.FEATURES:
-            return _pad(instances.x[self._order], width)
-        value = self._get(node)
+        value = instances.x if is_masked(node) else self._get(node)
         value = value.reshape(len(value), -1)
         if step.inverse:
             value = value.reciprocal()
+        if step.weights is not None:
+            value = value.to(self.dtype) @ step.weights(self._get).to(self.dtype)
+        if is_masked(node):
+            return _pad(value[self._order], width)
         if value.size(1) == 1:
             value = value.expand(-1, step.target.width)
         if step.code is Code.RECEIVE or step.target.level <= MESSAGES:

@@ -20,6 +20,7 @@ from nseg.model.recorded_arguments import (
     constant,
     has_rows,
     is_masked,
+    is_scalar,
     level_of,
     require_fixed,
     shape_of,
@@ -204,10 +205,9 @@ class Conversion:
 
     def _fewer_rows(self, node: fx.Node) -> Value:
         """The rows within fewer hops, which come first."""
-        source, _, index = arguments_of(node)
-        if index.meta.get(KIND) != "place":
+        if arguments_of(node)[2].meta.get(KIND) != "place":
             raise NotCompilableError
-        return replace(self.live(source), level=level_of(node))
+        return replace(self.live(arguments_of(node)[0]), level=level_of(node))
 
     def _linear(self, node: fx.Node) -> Value:
         if node.target is aten.addmm.default:
@@ -336,8 +336,9 @@ class Conversion:
 
         if not live and not shared:
             return self._then(a, bias=row)
-        other, rows = next(iter(live), None), next(iter(shared), None)
-        return self._append(Step(Code.SUM, self._new(node, source.level), source, other, shared=rows, row=row))
+        target, other, rows = self._new(node, source.level), next(iter(live), None), next(iter(shared), None)
+        scalar = all(map(is_scalar, fixed))
+        return self._append(Step(Code.SUM, target, source, other, shared=rows, row=row, is_scalar=scalar))
 
     def _multiply(self, node: fx.Node) -> Value:
         if self._message_factors(node) is not None:

@@ -76,7 +76,9 @@ class Step:
         shared: argument that holds rows for nodes, graphs or messages; of a read-out, which nodes are added up; of rows for
             messages, where they are taken from.
         inverse: whether one over these rows is meant.
+        weights: what the shared rows are multiplied with first, [., width].
         row, bias: the same for all rows.
+        is_scalar: whether all entries of ``row`` are the same number.
         activation: number and parameter, which may be an argument.
         least: what is added to a variance, or the least length.
     """
@@ -88,8 +90,10 @@ class Step:
     messages: int = 0
     shared: fx.Node | None = None
     inverse: bool = False
+    weights: Constant | None = None
     row: Constant | None = None
     bias: Constant | None = None
+    is_scalar: bool = False
     activation: tuple[int, float | fx.Node] = (0, 0.0)
     least: float = 0.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -79,6 +80,11 @@ def as_row(value: Any, get: Lookup, width: int) -> Tensor:
     """A number, or a tensor with one row at most, as a row."""
     found = get(value) if isinstance(value, fx.Node) else torch.tensor(float(value), dtype=torch.float64)
     return found.detach().reshape(-1).expand(width)
+
+
+def is_scalar(value: Any) -> bool:
+    """Whether a value is a number, or an argument that holds only one."""
+    return not isinstance(value, fx.Node) or math.prod(shape_of(value)) == 1
 
 
 def is_masked(node: Any) -> bool:

@@ -55,7 +55,8 @@ typedef struct {
     int64_t activation;
     double slope;                        /* of LEAKY and ELU */
     double least;                        /* what is added to variances (LAYER_NORM); least length (UNIT) */
-    const REAL *shared;                  /* [N, width] in place of source (PRODUCT, FEATURES) or other; null if there is none */
+    const REAL *shared;                  /* [N, width] in place of source (PRODUCT, FEATURES, and LINEAR where features are kept
+                                          * or not as a whole) or other; null if there is none */
     const REAL *row;                     /* [width] or [fan_in, width] (LINEAR): the same for all rows; null if there is none */
     const REAL *bias;                    /* [width]; null for 0 */
 } Operation;
@@ -506,7 +507,7 @@ static void find_edges(const Question *q, const Place *lane, int64_t edges) {
     for (int64_t e = 0; e < edges; e++) q->on[e] = q->bits[element[e] - q->edge_range[lane->copy]];
 }
 
-/* Features in the lanes that keep them, and 0 in the others. */
+/* Features, or what a matrix makes of them (LINEAR), in the lanes that keep them, and 0 in the others. */
 static void features(vec *to, const Pass *p, const Question *q, const Place *lane, int64_t g, int64_t rows,
                      const Operation *op) {
     int64_t first = p->node_ptr[g];
@@ -517,7 +518,7 @@ static void features(vec *to, const Pass *p, const Question *q, const Place *lan
         const int64_t *own = element + p->place[first + i] * p->factors;
         const REAL *x = op->shared + (first + i) * op->width;
         mask kept = mask_of(bits[*own]);
-        for (int64_t c = 0; c < op->fan_in; c++) {
+        for (int64_t c = 0; c < (p->factors > 1 ? op->fan_in : op->width); c++) {
             if (p->factors > 1) kept = mask_of(bits[own[c]]);
             to[i * op->width + c] = (vec)(kept & (mask)same_in_all(x[c]));
         }
@@ -624,6 +625,7 @@ static const Operation *run_operation(const Pass *p, const Question *q, const Pl
     if (op->code == PRODUCT) product(to, from, other, q->sent + op->messages, first, rows, op);
     else if (op->code == RECEIVE) receive(to, from, q->sent + op->messages, p->messages[op->messages].ptr[first], rows, op);
     else if (op->code == SENDERS || op->code == RECEIVERS) rows_of_ends(to, from, p->messages + op->messages, first, nodes, op);
+    else if (op->code == LINEAR && op->shared && p->factors == 1) features(to, p, q, lane, g, rows, op);
     else if (op->code == LINEAR) linear(to, from, q->same[op->source], rows, op);
     else if (op->code == POOL) pool(to, from, nodes, op);
     else if (op->code == LARGEST) largest(to, from, nodes, op);
