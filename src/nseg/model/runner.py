@@ -38,7 +38,7 @@ from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import RunStrategy
 from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds, random_weights, random_worlds
 from nseg.model.tracing import PropagateCall, trace_model
-from nseg.model.weighed_batch import WeighedBatch
+from nseg.model.weighed_batch import WeighedBatch, same_slopes
 from nseg.model.weighing import multiply_messages, weigh_messages
 
 
@@ -228,21 +228,19 @@ class WorldRunner:
             return None
         few, some = self._few()
         given = random_weights(some.instances, program.weighed, program.masked, compiled.dtype)
-        ways: list[Callable[[Mapping[str, Tensor]], Tensor | None]] = [
+        right = same_slopes(
             lambda weights: weighed.run(weights, few, some.instances),
             lambda weights: self._run_few(few, some, weights, deletes),
-        ]
-        found, expected = (_output_and_slopes(way, given) for way in ways)
-        return weighed if found and all(map(close, found, expected)) else None
+            given,
+        )
+        return weighed if right else None
 
     def _few(self) -> tuple[Tensor, WorldRunner]:
         """A few of the instances, to verify compiled passes with."""
         few = torch.unique(torch.tensor([0, len(self.instances) - 1, int(self.instances.sizes.argmax())]))
         return few, self.select(few, self.instances.select(few))
 
-    def _run_few(
-        self, few: Tensor, some: WorldRunner, weights: Mapping[str, Tensor], deletes: Deletes | None
-    ) -> Tensor:
+    def _run_few(self, few: Tensor, some: WorldRunner, weights: Mapping[str, Tensor], deletes: Deletes | None) -> Tensor:
         """The output of a few instances by torch."""
         worlds = len(next(iter(weights.values())))
         if deletes is None:
@@ -443,18 +441,6 @@ def _masked_attributes(instances: InstanceBatch, factor: Tensor) -> dict[str, Te
     if baseline is not None:
         masked = masked + baseline * (1 - factor)
     return {name: masked.reshape(-1, *value.shape[1:])}
-
-
-def _output_and_slopes(run: Callable[[Mapping[str, Tensor]], Tensor | None], weights: Mapping[str, Tensor]) -> list[Tensor]:
-    """The output in weighed worlds, and the gradient of a weighed sum of it; nothing if there is no output."""
-    with torch.enable_grad():
-        free = {name: one.detach().requires_grad_(name != OUTSIDE) for name, one in weights.items()}
-        output = run(free)
-        if output is None:
-            return []
-        share = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
-        slopes = torch.autograd.grad((output * share).sum(), [one for one in free.values() if one.requires_grad])
-    return [output.detach(), *slopes]
 
 
 def _branching_error(planned: int, got: int) -> ModelError:

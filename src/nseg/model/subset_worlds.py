@@ -99,7 +99,5 @@ def random_weights(instances: InstanceBatch, edges: bool, nodes: bool, dtype: to
     """Weights of edges and nodes between 0 and 1 to verify compiled passes with, in a few worlds."""
     rng, outside = torch.Generator().manual_seed(0), torch.tensor([0, 1, 1], dtype=dtype)
     shapes = {EDGES: (instances.num_edges,) * edges, NODES: (instances.num_nodes, 1) * nodes}
-    found = {
-        name: torch.rand(len(outside), *shape, generator=rng, dtype=dtype) for name, shape in shapes.items() if shape
-    }
+    found = {name: torch.rand(len(outside), *shape, generator=rng, dtype=dtype) for name, shape in shapes.items() if shape}
     return {**found, OUTSIDE: outside}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,10 +15,14 @@ from nseg.graphs.inputs import Role
 from nseg.model import kernel
 from nseg.model.compiled_batch import CompiledBatch
 from nseg.model.kernel_steps import MESSAGES, Code, NotCompilableError
+from nseg.model.programs import close
 from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE
 
 CODES = {Code.PRODUCT, Code.LINEAR, Code.SUM, Code.TIMES, Code.POOL, Code.JOIN, Code.FEATURES}
 """Operations that slopes.c knows."""
+
+Run = Callable[[Mapping[str, Tensor]], Tensor | None]
+"""Returns the output for the explained rows in weighed worlds, if it can."""
 
 LAST_ACTIVATION = 5
 """Number of the last activation that slopes.c knows: those whose slope follows from what they give."""
@@ -47,12 +51,11 @@ class WeighedBatch:
         if not (known and rising and depends):
             raise NotCompilableError
         self._operations = (kernel.Operation * len(steps))(*given[: len(steps)])
-        numbers = {None: -1}  # each value has a place of its own, because the way back needs all of them
-        for step in steps:
-            numbers.setdefault(step.target.number, len(numbers) - 1)
+        places = list(dict.fromkeys(step.target.number for step in steps))  # not shared: the way back needs all values
         for operation, step in zip(self._operations, steps, strict=True):
-            operation.target = numbers[step.target.number]
-            operation.source, operation.other = (numbers[v and v.number] for v in (step.source, step.other))
+            values = (step.target, step.source, step.other)
+            numbers = [-1 if value is None else places.index(value.number) for value in values]
+            operation.target, operation.source, operation.other = numbers
         self._pass = kernel.Pass.from_buffer_copy(batch.kernel_pass)
         self._pass.operations = self._operations
 
@@ -89,7 +92,7 @@ class WeighedBatch:
             **{name: value.data_ptr() for name, value in where.items()},
         )
         shape = len(outside), rows, self.batch.compiled.result.width
-        output: Tensor = _WeighedRun.apply(self, question, where, shape, edge, node)
+        output: Tensor = _WeighedRun.apply(self, question, where, shape, edge, node)  # type: ignore[no-untyped-call]
         return self.batch.finish(output)
 
     def ask(self, question: kernel.Weighed, **tensors: Tensor | None) -> None:
@@ -98,6 +101,24 @@ class WeighedBatch:
             setattr(question, name, None if tensor is None else tensor.data_ptr())
         if self.batch.library.run_weighed(ctypes.byref(self._pass), ctypes.byref(question)):
             raise MemoryError
+
+
+def same_slopes(one: Run, other: Run, weights: Mapping[str, Tensor]) -> bool:
+    """Whether two ways to run weighed worlds give the same output and the same gradients."""
+    found, expected = (_output_and_slopes(run, weights) for run in (one, other))
+    return len(found) == len(expected) and all(map(close, found, expected))
+
+
+def _output_and_slopes(run: Run, weights: Mapping[str, Tensor]) -> list[Tensor]:
+    """The output in weighed worlds, and the gradients of a weighed sum of it; nothing if there is no output."""
+    with torch.enable_grad():
+        free = {name: one.detach().requires_grad_(name != OUTSIDE) for name, one in weights.items()}
+        output = run(free)
+        if output is None:
+            return []
+        share = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
+        slopes = torch.autograd.grad((output * share).sum(), [one for one in free.values() if one.requires_grad])
+    return [output.detach(), *slopes]
 
 
 class _WeighedRun(torch.autograd.Function):

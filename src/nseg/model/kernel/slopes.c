@@ -9,6 +9,7 @@
 #define SMALL ((REAL)1e-3) /* degrees, and numbers of messages, below this are none */
 
 typedef REAL tile __attribute__((vector_size(TILE * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
+typedef REAL wide __attribute__((vector_size(2 * TILE * sizeof(REAL)), aligned(sizeof(REAL)), may_alias));
 
 /* What one call asks: K worlds of some instances, which may be given several times. */
 typedef struct {
@@ -44,13 +45,11 @@ typedef struct {
     int64_t factors;
 } World;
 
-static inline REAL sum_of(tile x) {
-    REAL sum = 0;
-    for (int t = 0; t < TILE; t++) sum += x[t];
-    return sum;
-}
-
 static inline tile *at(const REAL *x) { return (tile *)x; }
+
+static inline wide *wide_at(const REAL *x) { return (wide *)x; }
+
+static inline REAL sum_of(tile x) { return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7])); }
 
 static inline int64_t rows_of(const Pass *p, const Operation *op, int64_t g) {
     return op->level < 0 ? 1 : p->rows[op->level * p->instances + g];
@@ -157,41 +156,47 @@ static void back_finish(REAL *slope, const REAL *x, int64_t rows, const Operatio
         for (int64_t c = 0; c < number; c++) slope[c] *= 1 - x[c] * x[c];
 }
 
-/* Some rows and columns of a product of matrices, [rows, inner] by [inner, width], which are added to `to`. */
-static inline __attribute__((always_inline)) void multiply_block(REAL *to, const REAL *from, const REAL *matrix, int64_t inner,
-                                                                 int64_t stride, int64_t width, int rows, int tiles) {
-    tile sum[4][2];
-    for (int r = 0; r < rows; r++)
-        for (int t = 0; t < tiles; t++) sum[r][t] = *at(to + r * width + t * TILE);
-    for (int64_t f = 0; f < inner; f++)
-        for (int r = 0; r < rows; r++)
-            for (int t = 0; t < tiles; t++) sum[r][t] += from[r * stride + f] * *at(matrix + f * width + t * TILE);
-    for (int r = 0; r < rows; r++)
-        for (int t = 0; t < tiles; t++) *at(to + r * width + t * TILE) = sum[r][t];
-}
-
+/* Adds a product of matrices, [rows, inner] by [inner, width]. Four rows at a time, so that sums stay in registers. */
 static void multiply(REAL *to, const REAL *from, const REAL *matrix, int64_t rows, int64_t inner, int64_t stride,
                      int64_t width) {
+#define BLOCK(type, at, rows)                                                                                        \
+    do {                                                                                                             \
+        type sum[rows];                                                                                              \
+        for (int r = 0; r < rows; r++) sum[r] = *at(to + r * width + c);                                             \
+        for (int64_t f = 0; f < inner; f++) {                                                                        \
+            type factor = *at(matrix + f * width + c);                                                               \
+            for (int r = 0; r < rows; r++) sum[r] += from[r * stride + f] * factor;                                  \
+        }                                                                                                            \
+        for (int r = 0; r < rows; r++) *at(to + r * width + c) = sum[r];                                             \
+    } while (0)
     int64_t i = 0;
-    for (; i + 4 <= rows; i += 4, to += 4 * width, from += 4 * stride) {
+    for (; i + 8 <= rows; i += 8, to += 8 * width, from += 8 * stride) {
         int64_t c = 0;
-        for (; c + 2 * TILE <= width; c += 2 * TILE) multiply_block(to + c, from, matrix + c, inner, stride, width, 4, 2);
-        if (c < width) multiply_block(to + c, from, matrix + c, inner, stride, width, 4, 1);
+        for (; c + 2 * TILE <= width; c += 2 * TILE) BLOCK(wide, wide_at, 8);
+        if (c < width) BLOCK(tile, at, 8);
     }
     for (; i < rows; i++, to += width, from += stride)
-        for (int64_t c = 0; c < width; c += TILE) multiply_block(to + c, from, matrix + c, inner, stride, width, 1, 1);
+        for (int64_t c = 0; c < width; c += TILE) BLOCK(tile, at, 1);
+#undef BLOCK
 }
 
 /* What each node receives: the sum of its senders' rows times the weights of the messages. */
 static void product(REAL *to, const REAL *from, const REAL *weight, const Messages *m, const World *w, int64_t rows,
                     int64_t width) {
     const int64_t *ptr = m->ptr + w->first;
-    for (int64_t i = 0; i < rows; i++)
-        for (int64_t c = 0; c < width; c += TILE) {
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t c = 0;
+        for (; c + 2 * TILE <= width; c += 2 * TILE) {
+            wide sum = {0};
+            for (int64_t j = ptr[i]; j < ptr[i + 1]; j++) sum += weight[j - ptr[0]] * *wide_at(from + m->sender[j] * width + c);
+            *wide_at(to + i * width + c) = sum;
+        }
+        if (c < width) {
             tile sum = {0};
             for (int64_t j = ptr[i]; j < ptr[i + 1]; j++) sum += weight[j - ptr[0]] * *at(from + m->sender[j] * width + c);
             *at(to + i * width + c) = sum;
         }
+    }
 }
 
 static void back_product(const REAL *slope, const REAL *from, REAL *from_slope, const REAL *weight, REAL *weight_slope,
