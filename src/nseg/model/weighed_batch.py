@@ -117,7 +117,8 @@ def _output_and_slopes(run: Run, weights: Mapping[str, Tensor]) -> list[Tensor]:
         if output is None:
             return []
         share = torch.linspace(-1, 2, output.numel(), dtype=output.dtype).view_as(output)
-        slopes = torch.autograd.grad((output * share).sum(), [one for one in free.values() if one.requires_grad])
+        of = [one for one in free.values() if one.requires_grad]
+        slopes = torch.autograd.grad((output * share).sum(), of, allow_unused=True, materialize_grads=True)
     return [output.detach(), *slopes]
 
 
