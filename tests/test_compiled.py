@@ -390,7 +390,8 @@ def test_explanations_are_the_same_without_the_kernel(level: str, monkeypatch: p
     calls.clear()
     without_kernel(monkeypatch)
     for one, other in zip(found, explain(level), strict=True):
-        assert torch.equal(one.edge_mask, other.edge_mask)
+        assert torch.equal(one.hard_edge_mask, other.hard_edge_mask)
+        torch.testing.assert_close(one.edge_mask, other.edge_mask, rtol=1e-3, atol=1e-4)  # gradients are the kernel's, too
     assert not calls
 
 

@@ -39,7 +39,9 @@ def test_the_wheel_holds_code_page_weights_and_studies(wheel: Path) -> None:
     assert {f"nseg/{path.relative_to(package)}" for path in package.rglob("*.py")} <= inside
     for needed in (
         "py.typed",
+        "model/kernel/pass.h",
         "model/kernel/passes.c",
+        "model/kernel/slopes.c",
         "reports/page.html",
         "reports/bundle/page.js",
         "reports/bundle/page.css",

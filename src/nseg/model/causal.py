@@ -24,7 +24,7 @@ from nseg.model.removal import Remover, SmallerGraphs
 from nseg.model.rescaling import RescaledMessages
 from nseg.model.runner import WorldRunner
 from nseg.model.strategy import PLAIN, RunStrategy
-from nseg.model.subset_worlds import EDGES, SubsetWorlds
+from nseg.model.subset_worlds import EDGES, NODES, SubsetWorlds
 from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
 
 Weights = Mapping[str, Tensor]
@@ -219,7 +219,20 @@ class CausalModel:
             return None
         return self._runner.run_compiled(worlds, remover if EDGES in worlds.parts else None)
 
+    def _run_weighed(self, weights: Weights) -> Tensor | None:
+        """The output in weighed worlds by a compiled pass that has gradients; None if there is none."""
+        remover = self._remover
+        wanted = [name for name, weight in weights.items() if weight.requires_grad]
+        if not (torch.is_grad_enabled() and wanted and set(wanted) <= {EDGES, NODES}):
+            return None
+        if not (remover is None or isinstance(remover, RescaledMessages)):
+            return None
+        return self._runner.run_weighed(weights, remover if EDGES in weights else None)
+
     def _run(self, weights: Weights, worlds: int) -> Tensor:
+        found = self._run_weighed(weights)
+        if found is not None:
+            return found
         remover = self._remover
         if remover is not None:
             return remover.run(weights, worlds)

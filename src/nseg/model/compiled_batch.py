@@ -36,6 +36,10 @@ class CompiledBatch:
         arguments: what the pass is given in one world, by the name of the argument.
         deletes: how messages change where edges are deleted; None if they are weighed.
 
+    Attributes:
+        library, kernel_pass: the kernel, and what it is told of the pass and the batch.
+        rows_each: rows of the kernel's output for each explained one.
+
     Raises:
         NotCompilableError: the kernel cannot run the pass on these instances.
     """
@@ -53,21 +57,21 @@ class CompiledBatch:
         library = kernel.load_kernel(self.dtype)
         if library is None:
             raise NotCompilableError
-        self._library = library
+        self.library = library
         self._kept: list[Any] = []  # what the kernel points to
         self._ends = [] if compiled.tail is None else compiled.tail.ends
-        self._rows_each = max(len(self._ends), 1)  # rows of the result for each explained one
+        self.rows_each = max(len(self._ends), 1)
         self._steps = [steps[kind.step] for kind in compiled.messages]
         self._sort_nodes()
         degrees = [] if deletes is None else deletes.degree_data()
         deletions = [Deletion()] * len(steps) if deletes is None else deletes.deletions()
         messages, self._message_numbers = self._different_messages(steps, deletions)
-        self._pass = kernel.Pass(
+        self.kernel_pass = kernel.Pass(
             node_ptr=self._point(instances.ptr[Role.NODE]),
             edge_ptr=self._point(instances.ptr[Role.EDGE]),
             place=self._point(self._order - self._first, torch.int32),
             rows=self._point(self._rows, torch.int32),
-            row_ptr=self._point(instances.row_ptr * self._rows_each),
+            row_ptr=self._point(instances.row_ptr * self.rows_each),
             row=self._point(self._explained_rows(), torch.int32),
             instances=len(instances),
             degrees=(kernel.Degrees * len(degrees))(*map(self._degrees, degrees)),
@@ -91,7 +95,7 @@ class CompiledBatch:
             which: their numbers in the batch, [b].
             instances: these instances.
         """
-        subsets, rows = worlds.kept.contiguous(), len(instances.row) * self._rows_each
+        subsets, rows = worlds.kept.contiguous(), len(instances.row) * self.rows_each
         output = torch.empty(len(worlds), rows, self.compiled.result.width, dtype=self.dtype)
         outside = worlds.outside.get(OUTSIDE, [True] * len(worlds.keeps))
         names = list(worlds.parts)
@@ -103,13 +107,13 @@ class CompiledBatch:
             "outside": torch.tensor(outside, dtype=self.dtype),
             "edge_first": instances.ptr[Role.EDGE],
             "node_first": instances.ptr[Role.NODE],
-            "row_first": instances.row_ptr * self._rows_each,
+            "row_first": instances.row_ptr * self.rows_each,
             "output": output,
         }
         for name, part in worlds.parts.items():
             kind = {EDGES: "edge", NODES: "node"}[name]
             given |= {f"{kind}_element": part.element.contiguous(), f"{kind}_range": part.ptr.contiguous()}
-        self._pass.factors = worlds.parts[NODES].element.size(1) if NODES in worlds.parts else 1
+        self.kernel_pass.factors = worlds.parts[NODES].element.size(1) if NODES in worlds.parts else 1
         question = kernel.Question(
             number=len(which),
             subsets=len(subsets),
@@ -119,14 +123,18 @@ class CompiledBatch:
             **{name: value.data_ptr() for name, value in given.items()},
             **self._memory,
         )
-        if self._library.run_passes(ctypes.byref(self._pass), ctypes.byref(question)):
+        if self.library.run_passes(ctypes.byref(self.kernel_pass), ctypes.byref(question)):
             raise MemoryError
+        return self.finish(output)
+
+    def finish(self, output: Tensor) -> Tensor:
+        """What torch makes of the kernel's output, [K, R, ...]."""
         tail = self.compiled.tail
         if tail is None:
             return output
-        results = output.view(-1, self._rows_each, output.size(2)).unbind(1)
+        results = output.view(-1, self.rows_each, output.size(2)).unbind(1)
         found: Tensor = tail.run(*results, *(self._get(one) for one in tail.arguments))
-        return found.view(len(worlds), len(instances.row), *found.shape[1:])
+        return found.view(len(output), output.size(1) // self.rows_each, *found.shape[1:])
 
     # --- what the kernel is given ----------------------------------------------------------------------------------------
 
@@ -331,7 +339,7 @@ class CompiledBatch:
 
     def _allocate(self, degrees: int, messages: Sequence[dict[str, Tensor | int | None]]) -> None:
         """Memory for one instance in as many worlds as there are lanes."""
-        instances, lanes = self.instances, int(self._library.lanes())
+        instances, lanes = self.instances, int(self.library.lanes())
         nodes, edges = (int(instances.ptr[role].diff().max()) for role in (Role.NODE, Role.EDGE))
         sizes, most_rows = dict[int, int](), dict[int, int]()
         for step in self.compiled.steps:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class DegreeData:
-    """What degrees consist of, see ``Degrees`` of passes.c; ``receiver`` is the row of ``edge_index`` that counts."""
+    """What degrees consist of, see ``Degrees`` of pass.h; ``receiver`` is the row of ``edge_index`` that counts."""
 
     receiver: int
     weight: Tensor | None

@@ -68,7 +68,7 @@ class MessageKind:
 
 @dataclass(frozen=True)
 class Step:
-    """An operation of the kernel, see ``Operation`` of passes.c.
+    """An operation of the kernel, see ``Operation`` of pass.h.
 
     Args:
         code, target, source, other: as there.

@@ -76,12 +76,13 @@ class Programs:
     def find(self, runner: Recordable, weighed: bool, masked: bool) -> Program | None:
         """The recorded pass to replay, if there is one or if it is time to make one."""
         key = weighed, masked
+        due = self.is_due(*key)
         self._asked[key] = self._asked.get(key, 0) + 1
-        if (
-            self._asked[key] <= RECORD_AFTER and not self.many_follow
-        ):  # an earlier recording, too, so that all calls agree to the last bit
-            return None
-        return self.find_now(runner, weighed, masked)
+        return self.find_now(runner, weighed, masked) if due else None
+
+    def is_due(self, weighed: bool, masked: bool) -> bool:
+        """Whether it is time to use a recorded pass: an earlier one, too, so that all calls agree to the last bit."""
+        return self.many_follow or self._asked.get((weighed, masked), 0) >= RECORD_AFTER
 
     def find_now(self, runner: Recordable, weighed: bool, masked: bool) -> Program | None:
         """The recorded pass, which is made if there is none."""

@@ -10,7 +10,7 @@ Two shortcuts make them fast. Both are exact for most models, and verified befor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -36,8 +36,9 @@ from nseg.model.recording import Recorder
 from nseg.model.replay import INDEX, PATTERN, Program, X
 from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import RunStrategy
-from nseg.model.subset_worlds import EDGES, NODES, SubsetWorlds, random_worlds
+from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds, random_weights, random_worlds
 from nseg.model.tracing import PropagateCall, trace_model
+from nseg.model.weighed_batch import WeighedBatch, same_slopes
 from nseg.model.weighing import multiply_messages, weigh_messages
 
 
@@ -51,6 +52,9 @@ class Deletes(DeletionRules, Protocol):
     def select(self, which: Tensor, instances: InstanceBatch, runner: WorldRunner) -> Deletes: ...
     def run(self, weights: Mapping[str, Tensor], worlds: int) -> Tensor: ...
 
+
+CompiledKey = tuple[Program, Deletes | None]
+"""What a compiled pass is made of."""
 
 CACHED_PLANS = 3
 """Plans for several worlds that are kept besides the latest."""
@@ -84,7 +88,8 @@ class WorldRunner:
         self._prepared: dict[Program, tuple[Any, ...]] = {}
         self._find_own_messages: Callable[[], MessageSteps] | None = None
         self._own_messages: MessageSteps | None = None
-        self._compiled: dict[tuple[Program, Deletes | None], CompiledBatch | None] = {}
+        self._compiled: dict[CompiledKey, CompiledBatch | None] = {}
+        self._weighed: dict[CompiledKey, WeighedBatch | None] = {}
         self._origin: tuple[WorldRunner, Tensor] | None = None
 
     @property
@@ -173,19 +178,74 @@ class WorldRunner:
             worlds: the K worlds.
             deletes: how messages change where edges are deleted; None weighs messages.
         """
-        if not self.strategy.planned or isinstance(self.model, HeteroModel) or set(worlds.parts) - {EDGES, NODES}:
-            return None
-        program = self._programs.find_now(self, EDGES in worlds.parts, NODES in worlds.parts)
-        if program is None or not program.shared:
+        key = self._compiled_key(worlds.parts, deletes)
+        if key is None:
             return None
         root, numbers = self.origin
-        key = program, None if deletes is None else deletes.origin
-        if deletes is not None and deletes.origin.runner is not root:
-            return None  # made for a few of the instances, to try it out
-        if key not in root._compiled:
-            root._compiled[key] = root._compile(*key)
-        compiled = root._compiled[key]
+        compiled = root._compiled_batch(*key)
         return None if compiled is None else compiled.run(worlds, numbers, self.instances)
+
+    def run_weighed(self, weights: Mapping[str, Tensor], deletes: Deletes | None) -> Tensor | None:
+        """The same in worlds with real weights, [K, ...] per part, for gradients with respect to these."""
+        parts = set(weights) - {OUTSIDE}
+        if not parts or not self._programs.is_due(EDGES in parts, NODES in parts):
+            return None
+        key = self._compiled_key(parts, deletes)
+        if key is None:
+            return None
+        root, numbers = self.origin
+        if key not in root._weighed:
+            root._weighed[key] = root._compile_weighed(*key)
+        weighed = root._weighed[key]
+        return None if weighed is None else weighed.run(weights, numbers, self.instances)
+
+    def _compiled_key(self, parts: Collection[str], deletes: Deletes | None) -> CompiledKey | None:
+        """What a compiled pass depends on that changes some parts; None if there cannot be one."""
+        if not self.strategy.planned or isinstance(self.model, HeteroModel) or set(parts) - {EDGES, NODES}:
+            return None
+        program = self._programs.find_now(self, EDGES in parts, NODES in parts)
+        if program is None or not program.shared:
+            return None
+        if deletes is not None and deletes.origin.runner is not self.origin[0]:
+            return None  # made for a few of the instances, to try it out
+        return program, None if deletes is None else deletes.origin
+
+    def _compiled_batch(self, program: Program, deletes: Deletes | None) -> CompiledBatch | None:
+        key = program, deletes
+        if key not in self._compiled:
+            with torch.no_grad():
+                self._compiled[key] = self._compile(*key)
+        return self._compiled[key]
+
+    def _compile_weighed(self, program: Program, deletes: Deletes | None) -> WeighedBatch | None:
+        """A compiled pass with gradients; None if there is none, or if torch gives something else."""
+        compiled = self._compiled_batch(program, deletes)
+        if compiled is None:
+            return None
+        try:
+            weighed = WeighedBatch(compiled, program.weighed, program.masked, deletes is not None)
+        except NotCompilableError:
+            return None
+        few, some = self._few()
+        given = random_weights(some.instances, program.weighed, program.masked, compiled.dtype)
+        right = same_slopes(
+            lambda weights: weighed.run(weights, few, some.instances),
+            lambda weights: self._run_few(few, some, weights, deletes),
+            given,
+        )
+        return weighed if right else None
+
+    def _few(self) -> tuple[Tensor, WorldRunner]:
+        """A few of the instances, to verify compiled passes with."""
+        few = torch.unique(torch.tensor([0, len(self.instances) - 1, int(self.instances.sizes.argmax())]))
+        return few, self.select(few, self.instances.select(few))
+
+    def _run_few(self, few: Tensor, some: WorldRunner, weights: Mapping[str, Tensor], deletes: Deletes | None) -> Tensor:
+        """The output of a few instances by torch."""
+        worlds = len(next(iter(weights.values())))
+        if deletes is None:
+            return some.run(weights.get(EDGES), weights.get(NODES), worlds)
+        return deletes.select(few, some.instances, some).run(weights, worlds)
 
     def _compile(self, program: Program, deletes: Deletes | None) -> CompiledBatch | None:
         """A recorded pass, compiled for these instances; None if it cannot be, or gives something else than torch."""
@@ -196,14 +256,9 @@ class WorldRunner:
             compiled = CompiledBatch(compile_program(program), instances, steps, self._arguments(program), deletes)
         except NotCompilableError:
             return None
-        few = torch.unique(torch.tensor([0, len(instances) - 1, int(instances.sizes.argmax())]))
-        some = self.select(few, instances.select(few))
+        few, some = self._few()
         worlds = random_worlds(some.instances, program.weighed, program.masked, deletes is not None)
-        weights = worlds.weights(compiled.dtype)
-        if deletes is None:
-            expected = some.run(weights.get(EDGES), weights.get(NODES), len(worlds))
-        else:
-            expected = deletes.select(few, some.instances, some).run(weights, len(worlds))
+        expected = self._run_few(few, some, worlds.weights(compiled.dtype), deletes)
         return compiled if close(compiled.run(worlds, few, some.instances), expected) else None
 
     def _arguments(self, program: Program) -> dict[str, Any]:

@@ -93,3 +93,11 @@ def random_worlds(instances: InstanceBatch, edges: bool, nodes: bool, outside: b
         parts[NODES] = CoveredWeights(element, instances.ptr[Role.NODE] + count[EDGES])
     keeps = [[True] * len(parts), [False] * len(parts)]
     return SubsetWorlds(torch.cat([kept, kept[1:2]]), parts, keeps, {OUTSIDE: [False, True]} if outside else {})
+
+
+def random_weights(instances: InstanceBatch, edges: bool, nodes: bool, dtype: torch.dtype) -> dict[str, Tensor]:
+    """Weights of edges and nodes between 0 and 1 to verify compiled passes with, in a few worlds."""
+    rng, outside = torch.Generator().manual_seed(0), torch.tensor([0, 1, 1], dtype=dtype)
+    shapes = {EDGES: (instances.num_edges,) * edges, NODES: (instances.num_nodes, 1) * nodes}
+    found = {name: torch.rand(len(outside), *shape, generator=rng, dtype=dtype) for name, shape in shapes.items() if shape}
+    return {**found, OUTSIDE: outside}

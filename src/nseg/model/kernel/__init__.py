@@ -1,5 +1,6 @@
-"""The kernel that runs recorded passes (``passes.c``), compiled when it is needed first, and kept in the cache folder.
+"""The kernel that runs recorded passes (``passes.c``), and gives their gradients (``slopes.c``).
 
+It is compiled when it is needed first, and kept in the cache folder.
 Without a C compiler, or with the environment variable NSEG_KERNEL=0, torch runs the passes: the same answers, more slowly.
 """
 
@@ -21,6 +22,9 @@ from typing import Any
 import torch
 
 from nseg.storage.files import cache_folder
+
+SOURCES = ("passes.c", "slopes.c")
+"""What is compiled; ``pass.h`` is included by both."""
 
 TILE = 8
 """Widths of values are multiples of this."""
@@ -49,19 +53,19 @@ def _fields(pointers: str, numbers: str = "", reals: str = "", last: str = "") -
 
 
 class Degrees(Structure):
-    """``Degrees`` of passes.c."""
+    """``Degrees`` of pass.h."""
 
     _fields_ = _fields("node other weight loops outside loose")
 
 
 class Messages(Structure):
-    """``Messages`` of passes.c."""
+    """``Messages`` of pass.h."""
 
     _fields_ = _fields("ptr sender edge factor", "degrees mean")
 
 
 class Operation(Structure):
-    """``Operation`` of passes.c."""
+    """``Operation`` of pass.h."""
 
     _fields_ = _fields(
         "",
@@ -72,7 +76,7 @@ class Operation(Structure):
 
 
 class Pass(Structure):
-    """``Pass`` of passes.c."""
+    """``Pass`` of pass.h."""
 
     _fields_ = [
         *_fields("node_ptr edge_ptr place rows row_ptr row", "instances"),
@@ -103,6 +107,17 @@ class Question(Structure):
     ]
 
 
+class Weighed(Structure):
+    """``Weighed`` of slopes.c."""
+
+    _fields_ = [
+        *_fields("instance", "number worlds"),
+        *_fields("edge outside node edge_first node_first row_first", "edges nodes rows factors"),
+        *_fields("output", "back"),
+        *_fields("edge_slope node_slope"),
+    ]
+
+
 def read_classes(scores: torch.Tensor, target: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor] | None:
     """Probability of each row's class, whether the row has it, and its log-odds, [K, R] each; None if torch must do it.
 
@@ -127,21 +142,23 @@ def load_kernel(dtype: torch.dtype) -> ctypes.CDLL | None:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if os.environ.get(SWITCH) == "0" or compiler is None or dtype not in TYPES:
         return None
-    source = Path(__file__).with_name("passes.c")
+    folder = Path(__file__).parent
     instructions = INSTRUCTIONS.get(torch.backends.cpu.get_cpu_capability(), ["-DBYTES=16"])
     flags = [*FLAGS, f"-DREAL={TYPES[dtype]}", *instructions]
-    key = hashlib.sha256("\n".join([source.read_text(), *flags, platform.platform()]).encode()).hexdigest()[:20]
+    texts = [(folder / name).read_text() for name in (*SOURCES, "pass.h")]
+    key = hashlib.sha256("\n".join([*texts, *flags, platform.platform()]).encode()).hexdigest()[:20]
     path = cache_folder() / "kernel" / f"{key}.so"
     try:
         if not path.exists():
-            _compile([compiler, *flags, str(source), "-lm"], path)
+            _compile([compiler, *flags, *(str(folder / name) for name in SOURCES), "-lm"], path)
         kernel = ctypes.CDLL(str(path))
     except (OSError, subprocess.SubprocessError):
         return None
     kernel.run_passes.argtypes = [POINTER(Pass), POINTER(Question)]
+    kernel.run_weighed.argtypes = [POINTER(Pass), POINTER(Weighed)]
     kernel.count_kept.argtypes = [c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p]
     kernel.read_classes.argtypes = [c_void_p, *[c_int64] * 3, *[c_void_p] * 4]
-    for function in (kernel.run_passes, kernel.lanes, kernel.read_classes):
+    for function in (kernel.run_passes, kernel.run_weighed, kernel.lanes, kernel.read_classes):
         function.restype = c_int64
     return kernel
 
