@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -354,10 +355,17 @@ class WorldRunner:
     def _world_batch(self, worlds: int, share: bool, edges: bool = True) -> WorldBatch:
         return self.instances.repeat_worlds(worlds, self.strategy.hops if share else None, edges)
 
+    @cached_property
+    def one_world(self) -> tuple[ModelInputs, list[PropagateCall]]:
+        """The model's arguments where nothing is masked, and its message passing steps there."""
+        inputs = self._world_batch(1, share=False).inputs
+        return inputs, trace_model(self.model, inputs, self.outcome)[1]
+
     def _trace(self, worlds: int, share: bool) -> Plan:
         """A plan from a traced forward pass."""
         batch = self._world_batch(worlds, share)
-        _, traced = trace_model(self.model, batch.inputs, self.outcome)
+        alone = worlds == 1 and not share
+        traced = self.one_world[1] if alone else trace_model(self.model, batch.inputs, self.outcome)[1]
         known = self.instances, self.strategy, self.whole_calls
         return Plan(batch, [plan_call(number, traced, batch, worlds, *known) for number in range(len(traced))])
 

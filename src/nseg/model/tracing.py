@@ -55,8 +55,15 @@ class PropagateCall:
     after: int = 0
 
 
-def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tuple[Tensor, list[PropagateCall]]:
-    """Run the model once and record every message passing step."""
+def trace_model(
+    model: nn.Module, inputs: ModelInputs, outcome: Outcome, recognise: bool = True
+) -> tuple[Tensor, list[PropagateCall]]:
+    """Run the model once and record every message passing step.
+
+    Args:
+        model, inputs, outcome: the model, its arguments, and how its output is read.
+        recognise: whether to find out what messages are made of; that takes as long as the pass.
+    """
     names = {id(layer): name for name, layer in message_passing_layers(model).items()}
     calls: list[PropagateCall] = []
     hooked: set[int] = set()
@@ -93,7 +100,7 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
         kwargs[masked] = kwargs[masked].detach().clone().requires_grad_()
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(hook_layers(model, on_propagate, on_message, on_aggregate))
+        stack.enter_context(hook_layers(model, on_propagate, *((on_message, on_aggregate) if recognise else ())))
         for layer in message_passing_layers(model).values():
             stack.callback(layer.register_propagate_forward_hook(lambda _, __, output: chain.end(output)).remove)
             stack.callback(layer.register_forward_hook(lambda module, *_: ran.add(id(module))).remove)
@@ -186,7 +193,7 @@ def require_edge_identity(
         kwargs={name: permute(name, value) for name, value in inputs.kwargs.items()},
     )
     try:
-        again = trace_model(model, other, outcome)[1]
+        again = trace_model(model, other, outcome, recognise=False)[1]
     except ModelError:
         raise
     except Exception as error:  # a model that accepts no other order of its nodes, e.g. because it stores something per node
