@@ -291,8 +291,8 @@ class CausalModel:
 
     def require_edge_identity(self) -> None:
         """Raise if a layer's edges only look like edges of the graph (:func:`nseg.model.tracing.require_edge_identity`)."""
-        inputs, calls = self._runner.one_world
-        require_edge_identity(self.model, inputs, self.outcome, calls, self.instances.node_owner)
+        batch, calls = self._runner.one_world
+        require_edge_identity(self.model, batch.inputs, self.outcome, calls, self.instances.node_owner)
 
     def require_dependence(self, edges: bool, nodes: bool) -> None:
         """Raise unless the output depends on what is to be masked."""

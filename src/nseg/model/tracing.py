@@ -112,13 +112,18 @@ def trace_model(
         finally:
             for parameter in parameters:
                 parameter.requires_grad_(False)
-    for layer in message_passing_layers(model).values():
-        if id(layer) in ran - hooked and not type(layer).propagate.__module__.endswith("_propagate"):
+    _require_hooks(model, ran - hooked)
+    return output.detach(), [replace(call, after=after) for call, after in zip(calls, chain.after, strict=True)]
+
+
+def _require_hooks(model: nn.Module, missed: set[int]) -> None:
+    """Raise if one of the layers that ran, but not by way of their hooks, passes messages of its own."""
+    for name, layer in message_passing_layers(model).items():
+        if id(layer) in missed and not type(layer).propagate.__module__.endswith("_propagate"):
             raise ModelError(
-                f"Layer '{names[id(layer)]}' ({type(layer).__name__}) has its own propagate(), which edge masks do not "
+                f"Layer '{name}' ({type(layer).__name__}) has its own propagate(), which edge masks do not "
                 "reach. Let it call MessagePassing.propagate, or explain features only (edge_mask_type=None)."
             )
-    return output.detach(), [replace(call, after=after) for call, after in zip(calls, chain.after, strict=True)]
 
 
 def _record_call(
