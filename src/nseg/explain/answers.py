@@ -115,13 +115,13 @@ def build_explanation(
     edges, nodes = (instances.members(role, number) for role in (Role.EDGE, Role.NODE))
     # those of an instance are sorted, so if there are as many they are the same
     all_edges, all_nodes = edges.stop - edges.start == len(edge_id), nodes.stop - nodes.start == len(node_id)
-    edge_at = torch.searchsorted(edge_id, instances.edge_id[edges])
+    edge_at = None if all_edges else torch.searchsorted(edge_id, instances.edge_id[edges])
     node_at = None if all_nodes else torch.searchsorted(node_id, instances.node_id[nodes])
     tied = answer.tied_instances[number]
     reverse = reverse_edges(edge_index, node_id.numel(), edge_kind) if tied and not all_edges else None
 
     def on_edges(mask: Tensor | None) -> Tensor | None:
-        if mask is None or all_edges:
+        if mask is None or edge_at is None:
             return None if mask is None else mask[edges].clone()
         full = mask.new_zeros(edge_id.numel()).index_copy(0, edge_at, mask[edges])
         # an undirected edge also covers the direction over which no message reaches the output
@@ -137,7 +137,7 @@ def build_explanation(
     values = {
         "node_mask": on_nodes(answer.soft.get(NODES)),
         "edge_mask": on_edges(answer.soft.get(EDGES)),
-        "reached": torch.zeros_like(edge_id, dtype=torch.bool).index_fill(0, edge_at, True),
+        "reached": _reached(edge_at, edge_id),
         "hard_node_mask": on_nodes(answer.hard.get(NODES)),
         "hard_edge_mask": on_edges(answer.hard.get(EDGES)),
         **_attribute_masks(answer, number, edge_at, edge_id.numel()),
@@ -165,7 +165,13 @@ def _worth_of_others(answer: BatchAnswer, number: int) -> dict[str, Tensor]:
     return found
 
 
-def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor, edges: int) -> dict[str, Tensor]:
+def _reached(edge_at: Tensor | None, edge_id: Tensor) -> Tensor:
+    """Which edges of a graph an instance holds, given their positions; None for all."""
+    held = torch.full_like(edge_id, edge_at is None, dtype=torch.bool)
+    return held if edge_at is None else held.index_fill(0, edge_at, True)
+
+
+def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor | None, edges: int) -> dict[str, Tensor]:
     """One instance's masks of edge attributes on a graph with more edges: [E, D], or [1, D] for columns of all edges."""
     found, mine = {}, answer.instances.members(Role.EDGE, number)
     for name, masks in ((ATTRIBUTE_MASK, answer.soft), (HARD + ATTRIBUTE_MASK, answer.hard)):
@@ -174,7 +180,8 @@ def _attribute_masks(answer: BatchAnswer, number: int, edge_at: Tensor, edges: i
             types = edge_types(answer.instances)
             found[name] = mask[number * types : (number + 1) * types].clone()
         elif mask is not None:
-            found[name] = mask.new_zeros(edges, mask.size(1)).index_copy(0, edge_at, mask[mine])
+            own = mask[mine]
+            found[name] = own.clone() if edge_at is None else own.new_zeros(edges, own.size(1)).index_copy(0, edge_at, own)
     return found
 
 

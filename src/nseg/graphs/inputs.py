@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -75,7 +76,7 @@ class ModelInputs:
     def num_edges(self) -> int:
         return self.edge_index.size(1)
 
-    @property
+    @cached_property
     def num_graphs(self) -> int:
         batch = self.kwargs.get("batch")
         return int(batch.max()) + 1 if isinstance(batch, Tensor) and batch.numel() else 1

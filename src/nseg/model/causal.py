@@ -25,7 +25,7 @@ from nseg.model.rescaling import RescaledMessages
 from nseg.model.runner import WorldRunner
 from nseg.model.strategy import PLAIN, RunStrategy
 from nseg.model.subset_worlds import EDGES, NODES, SubsetWorlds
-from nseg.model.tracing import PropagateCall, require_edge_identity, trace_model
+from nseg.model.tracing import PropagateCall, require_edge_identity
 
 Weights = Mapping[str, Tensor]
 """Weights of K worlds by part: ``"edges"``, the weight of each edge's messages, [K, E]; ``"nodes"``, the factor of each
@@ -297,11 +297,15 @@ class CausalModel:
 
     # --- checks ----------------------------------------------------------------------------------------------------------
 
+    @property
+    def calls(self) -> Sequence[PropagateCall]:
+        """Message passing steps of all instances where nothing is masked."""
+        return self._runner.one_world[1]
+
     def require_edge_identity(self) -> None:
         """Raise if a layer's edges only look like edges of the graph (:func:`nseg.model.tracing.require_edge_identity`)."""
-        inputs = self.instances.repeat_worlds(1).inputs
-        calls = trace_model(self.model, inputs, self.outcome)[1]
-        require_edge_identity(self.model, inputs, self.outcome, calls, self.instances.node_owner)
+        batch, calls = self._runner.one_world
+        require_edge_identity(self.model, batch.inputs, self.outcome, calls, self.instances.node_owner)
 
     def require_dependence(self, edges: bool, nodes: bool) -> None:
         """Raise unless the output depends on what is to be masked."""

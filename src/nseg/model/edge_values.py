@@ -17,7 +17,7 @@ from torch_geometric.nn import MessagePassing
 
 from nseg.model.causal import CausalModel, Weights
 from nseg.model.hooks import hook_layers
-from nseg.model.tracing import PropagateCall, trace_model
+from nseg.model.tracing import PropagateCall
 
 
 @contextmanager
@@ -38,15 +38,14 @@ def watch_edge_values(model: nn.Module, calls: Sequence[PropagateCall]) -> Itera
         yield lambda: same and (not calls or seen % len(calls) == 0)
 
 
-def edge_values_are_constant(causal: CausalModel, weights: Weights) -> bool:
+def edge_values_are_constant(causal: CausalModel, calls: Sequence[PropagateCall], weights: Weights) -> bool:
     """Whether the values of all messages of a batch stay in some worlds, which are run one at a time.
 
     Args:
         causal: a causal model without shortcuts.
+        calls: its message passing steps where nothing is masked.
         weights: of K worlds, [K, ...] each.
     """
-    inputs = causal.instances.repeat_worlds(1).inputs
-    calls = trace_model(causal.model, inputs, causal.outcome)[1]
     if not any(call.constant for call in calls):
         return True
     with torch.no_grad(), watch_edge_values(causal.model, calls) as constant:

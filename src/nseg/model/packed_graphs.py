@@ -92,4 +92,4 @@ def causal_models_of_graphs(
 def _constants_hold(causal: CausalModel, edges: bool, nodes: bool) -> bool:
     """Whether the values that layers seem to derive from the graphs alone stay in random worlds of all graphs."""
     plain = CausalModel(causal.model, causal.outcome, causal.instances, UNTRACED)
-    return edge_values_are_constant(plain, random_weights(causal.instances, edges, nodes))
+    return edge_values_are_constant(plain, causal.calls, random_weights(causal.instances, edges, nodes))

@@ -72,9 +72,11 @@ def recognise_messages(
     if made is None:
         return None
     total = torch.zeros_like(received).index_add(0, receiver, message)
-    count = receiver.bincount(minlength=len(received)).clamp_min(1).view(-1, *[1] * (received.dim() - 1))
-    for mean, expected in ((False, total), (True, total / count)):
-        if torch.allclose(received, expected, rtol=1e-4, atol=1e-5 * float(received.abs().max())):
+    largest = float(received.abs().max())
+    for mean in (False, True):
+        if mean:
+            total = total / receiver.bincount(minlength=len(received)).clamp_min(1).view(-1, *[1] * (received.dim() - 1))
+        if torch.allclose(received, total, rtol=1e-4, atol=1e-5 * largest):
             return LinearMessages(*made, mean, message.dtype)
     return None
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import torch
@@ -386,20 +387,16 @@ class WorldRunner:
         """A forward pass in which messages are matched to edges and weighed as they come."""
         if weights is None:
             return call_model(self.model, inputs, self.outcome)
-        weight_of_message = torch.empty(0)
+        position = torch.empty(0)  # of each message's weight
         names = {id(layer): name for name, layer in self._layers.items()}
 
         def on_propagate(layer: MessagePassing, args: tuple[Any, ...]) -> None:
-            nonlocal weight_of_message
+            nonlocal position
             if layer.explain is not False:
-                weight_of_message = self._matches.find(layer, names[id(layer)], args, inputs)
+                position = self._matches.find(layer, names[id(layer)], args, inputs)
 
         def on_message(layer: MessagePassing, _: Any, message: Tensor) -> Tensor | None:
-            return (
-                None
-                if layer.explain is False
-                else weigh_messages(layer, message, weights.index_select(0, weight_of_message))
-            )
+            return None if layer.explain is False else weigh_messages(layer, message, weights.index_select(0, position))
 
         with hook_layers(list(self._layers.values()), on_propagate, on_message):
             return call_model(self.model, inputs, self.outcome)
@@ -409,10 +406,18 @@ class WorldRunner:
     def _world_batch(self, worlds: int, share: bool, edges: bool = True) -> WorldBatch:
         return self.instances.repeat_worlds(worlds, self.strategy.hops if share else None, edges)
 
+    @cached_property
+    def one_world(self) -> tuple[WorldBatch, list[PropagateCall]]:
+        """All instances where nothing is masked, and the model's message passing steps there."""
+        return self._run_traced(1, share=False)
+
+    def _run_traced(self, worlds: int, share: bool) -> tuple[WorldBatch, list[PropagateCall]]:
+        batch = self._world_batch(worlds, share)
+        return batch, trace_model(self.model, batch.inputs, self.outcome)[1]
+
     def _trace(self, worlds: int, share: bool) -> Plan:
         """A plan from a traced forward pass."""
-        batch = self._world_batch(worlds, share)
-        _, traced = trace_model(self.model, batch.inputs, self.outcome)
+        batch, traced = self.one_world if (worlds, share) == (1, False) else self._run_traced(worlds, share)
         known = self.instances, self.strategy, self.whole_calls
         return Plan(batch, [plan_call(number, traced, batch, worlds, *known) for number in range(len(traced))])
 

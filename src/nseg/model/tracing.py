@@ -55,8 +55,15 @@ class PropagateCall:
     after: int = 0
 
 
-def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tuple[Tensor, list[PropagateCall]]:
-    """Run the model once and record every message passing step."""
+def trace_model(
+    model: nn.Module, inputs: ModelInputs, outcome: Outcome, recognise: bool = True
+) -> tuple[Tensor, list[PropagateCall]]:
+    """Run the model once and record every message passing step.
+
+    Args:
+        model, inputs, outcome: the model, its arguments, and how its output is read.
+        recognise: whether to find out what messages are made of; that takes as long as the pass.
+    """
     names = {id(layer): name for name, layer in message_passing_layers(model).items()}
     calls: list[PropagateCall] = []
     hooked: set[int] = set()
@@ -93,7 +100,7 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
         kwargs[masked] = kwargs[masked].detach().clone().requires_grad_()
     with ExitStack() as stack:
         stack.enter_context(torch.enable_grad())
-        stack.enter_context(hook_layers(model, on_propagate, on_message, on_aggregate))
+        stack.enter_context(hook_layers(model, on_propagate, *((on_message, on_aggregate) if recognise else ())))
         for layer in message_passing_layers(model).values():
             stack.callback(layer.register_propagate_forward_hook(lambda _, __, output: chain.end(output)).remove)
             stack.callback(layer.register_forward_hook(lambda module, *_: ran.add(id(module))).remove)
@@ -105,13 +112,18 @@ def trace_model(model: nn.Module, inputs: ModelInputs, outcome: Outcome) -> tupl
         finally:
             for parameter in parameters:
                 parameter.requires_grad_(False)
-    for layer in message_passing_layers(model).values():
-        if id(layer) in ran - hooked and not type(layer).propagate.__module__.endswith("_propagate"):
+    _require_hooks(model, ran - hooked)
+    return output.detach(), [replace(call, after=after) for call, after in zip(calls, chain.after, strict=True)]
+
+
+def _require_hooks(model: nn.Module, missed: set[int]) -> None:
+    """Raise if one of the layers that ran, but not by way of their hooks, passes messages of its own."""
+    for name, layer in message_passing_layers(model).items():
+        if id(layer) in missed and not type(layer).propagate.__module__.endswith("_propagate"):
             raise ModelError(
-                f"Layer '{names[id(layer)]}' ({type(layer).__name__}) has its own propagate(), which edge masks do not "
+                f"Layer '{name}' ({type(layer).__name__}) has its own propagate(), which edge masks do not "
                 "reach. Let it call MessagePassing.propagate, or explain features only (edge_mask_type=None)."
             )
-    return output.detach(), [replace(call, after=after) for call, after in zip(calls, chain.after, strict=True)]
 
 
 def _record_call(
@@ -186,7 +198,7 @@ def require_edge_identity(
         kwargs={name: permute(name, value) for name, value in inputs.kwargs.items()},
     )
     try:
-        again = trace_model(model, other, outcome)[1]
+        again = trace_model(model, other, outcome, recognise=False)[1]
     except ModelError:
         raise
     except Exception as error:  # a model that accepts no other order of its nodes, e.g. because it stores something per node

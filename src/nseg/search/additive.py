@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from nseg.search.objective import Objective
+from nseg.search.subsets import ordered_bits
 
 DIRECTIONS = ((1, 1), (3, 1), (1, 3))
 """Worth of log-odds gained with the explanation alone, and of log-odds lost without it, by which flips are ordered."""
@@ -50,7 +51,7 @@ class AdditiveFlips:
         weight, number = self.odds.new_tensor(self.split).view(-1, 1), len(self.exists)
         gain, loss = self.change[:, 0], (self.change[:, 1:] * weight).sum(1)  # [F, B]
         score = torch.stack([single.to(gain.dtype), *(a * gain - b * loss for a, b in DIRECTIONS)]).round(decimals=DECIMALS)
-        order = torch.where(self.exists, score, -torch.inf).argsort(dim=1, descending=True, stable=True)  # [D, F, B]
+        order = _from_highest(torch.where(self.exists, score, -torch.inf))  # [D, F, B]
         change = self.change.expand(len(order), -1, -1, -1)
         p = (self.odds + change.gather(1, order.unsqueeze(2).expand_as(change)).cumsum(1)).sigmoid()  # [D, F, 1 + A, B]
         merit = self.objective.merit(p[:, :, 0], (p[:, :, 1:] * weight).sum(2)).round(decimals=DECIMALS)  # [D, F, B]
@@ -65,3 +66,19 @@ class AdditiveFlips:
             found.append((place.gather(0, direction.expand(1, number, -1)).squeeze(0) < length) & (first < count))
             first = last
         return torch.stack(found) & self.exists if found else self.exists.new_zeros(0, *self.exists.shape)
+
+
+def _from_highest(score: Tensor) -> Tensor:
+    """Numbers of the flips from the highest score on, of equals the first one first, [D, F, B].
+
+    A stable argsort gives the same, but takes three times as long as NumPy's sort of scores and numbers in one.
+
+    >>> _from_highest(torch.tensor([[[0.5], [2.0], [-torch.inf], [2.0]]])).flatten()
+    tensor([1, 3, 0, 2])
+    """
+    if score.dtype != torch.float32 or score.device.type != "cpu":
+        return score.argsort(dim=1, descending=True, stable=True)
+    number = torch.arange(score.size(1))
+    key = number - (ordered_bits(score.transpose(1, 2).contiguous()) << 32)  # [D, B, F]
+    key.numpy().sort(-1)
+    return (key & 0xFFFFFFFF).transpose(1, 2)

@@ -235,7 +235,7 @@ class _Moves(SubsetScorer):
         these nor groups can go, the first single elements.
         """
         owner, number = self.parts.owner, self._count(kept)
-        many, rank = number > self.flips_tried, self._order(kept, kept.double())  # by position, where all are tried
+        many, rank = number > self.flips_tried, self._number(kept)  # by position, where all are tried
         guessed = torch.zeros_like(number)
         if bool(many.any()):
             rank = torch.where(many[owner], self._order(kept, self._gain_if_many(kept)), rank)
@@ -278,7 +278,7 @@ class _Moves(SubsetScorer):
         if self._large is None:
             return position
         tried = ranks(self._gain_if_many(kept), self.parts.owner) < most
-        return torch.where(tried, ranks(tried, self.parts.owner), NEVER)
+        return self._number(tried)
 
     @cached_property
     def _large(self) -> tuple[_Moves, Tensor] | None:
@@ -317,9 +317,13 @@ class _Moves(SubsetScorer):
         """Rank of each of some elements by gain; the others are never reached, [n]."""
         return torch.where(among, ranks(torch.where(among, gain, -torch.inf), self.parts.owner), NEVER)
 
+    def _number(self, among: Tensor) -> Tensor:
+        """Rank of each of some elements by position; the others are never reached, [n]."""
+        return torch.where(among, self.parts.number(among), NEVER)
+
     def _count(self, chosen: Tensor) -> Tensor:
         """Number of chosen elements of each instance, [B]."""
-        return torch.zeros_like(self.parts.count).index_add(0, self.parts.owner, chosen.long())
+        return self.parts.sizes(chosen.unsqueeze(0)).squeeze(0)
 
     def _count_all(self, chosen: Tensor) -> Tensor:
         """Number of chosen elements of each instance in each of P subsets [P, n], [P, B]."""

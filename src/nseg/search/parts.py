@@ -194,11 +194,20 @@ class MaskParts:
     @cached_property
     def position(self) -> Tensor:
         """Position of each element among those of its instance, [n]."""
-        number, first = torch.arange(self.owner.numel(), device=self.owner.device), offsets(self.count)
-        if len(self.parts) == 1:  # its elements are numbered instance by instance
-            return number - first[self.owner]
-        order = torch.argsort(self.owner, stable=True)
-        return torch.empty_like(order).scatter_(0, order, number - first[self.owner[order]])
+        return self.number(torch.ones_like(self.owner, dtype=torch.bool))
+
+    @cached_property
+    def _by_instance(self) -> Tensor | None:
+        """The elements instance by instance, [n]; None if they stand so, as those of one part do."""
+        return None if len(self.parts) == 1 else torch.argsort(self.owner, stable=True)
+
+    def number(self, chosen: Tensor) -> Tensor:
+        """How many of the chosen elements of its instance stand before each element, [n]."""
+        order = self._by_instance
+        here, owner = (chosen, self.owner) if order is None else (chosen[order], self.owner[order])
+        before = offsets(here.long())
+        found = before[:-1] - before[offsets(self.count)][owner]
+        return found if order is None else torch.empty_like(order).scatter_(0, order, found)
 
     @cached_property
     def covered(self) -> dict[str, CoveredWeights]:

@@ -38,7 +38,7 @@ def ranks(score: Tensor, owner: Tensor, late: Tensor | None = None) -> Tensor:
     number = torch.arange(owner.numel(), device=owner.device)
     order = number if late is None else torch.argsort(late, stable=True)
     if score.dtype in (torch.float32, torch.bool):  # instance and score fit into one number: one sort is enough
-        key = (owner << 32) - (_ordered_bits(score) if score.is_floating_point() else score.long())
+        key = (owner << 32) - (ordered_bits(score) if score.is_floating_point() else score.long())
         order = order[torch.argsort(key[order], stable=True)]
     else:
         order = order[torch.argsort(score[order], descending=True, stable=True)]
@@ -47,10 +47,10 @@ def ranks(score: Tensor, owner: Tensor, late: Tensor | None = None) -> Tensor:
     return torch.empty_like(owner).scatter_(0, order, number - first)
 
 
-def _ordered_bits(value: Tensor) -> Tensor:
+def ordered_bits(value: Tensor) -> Tensor:
     """Whole numbers of 32 bits in the order of floating point numbers; 0 and -0 are equal.
 
-    >>> _ordered_bits(torch.tensor([-torch.inf, -1.0, -0.0, 0.0, 2.0])).diff() > 0
+    >>> ordered_bits(torch.tensor([-torch.inf, -1.0, -0.0, 0.0, 2.0])).diff() > 0
     tensor([ True,  True, False,  True])
     """
     bits = (value + 0.0).view(torch.int32).long()

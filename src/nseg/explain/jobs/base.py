@@ -22,15 +22,15 @@ from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.answers import BatchAnswer, build_explanation, restrict_masks
 from nseg.explain.fallback import answer_all
 from nseg.explain.jobs.memory import chunks, saved_bytes
+from nseg.explain.jobs.own_graph import OwnGraph
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.progress import Advance, no_progress
 from nseg.explain.time_budget import TimeBudget, limit_search
 from nseg.explain.verification import References, choose_sample, find_wrong
 from nseg.explanation import Explanation as OwnExplanation
 from nseg.graphs.baseline import FeatureBaseline, mask_attributes
-from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import argument_names, check_index, check_inputs, edges_of
-from nseg.graphs.inputs import EDGE_KIND, ModelInputs, Role
+from nseg.graphs.inputs import EDGE_KIND, ModelInputs
 from nseg.model.borrow import borrow, one_thread, unwrap_compiled
 from nseg.model.causal import CausalModel
 from nseg.model.outcomes import Outcome, outcome_of
@@ -364,22 +364,16 @@ class ExplainJob(ABC):
             raise InputError("explanation_type='phenomenon' needs the class of every output. Give target=... or data.y.")
         return self.outcome.target_rows(torch.as_tensor(target))
 
-    def _finish(
-        self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
-    ) -> Explanation:
+    def _finish(self, graph: OwnGraph, output: Tensor, answer: Answer, target: Tensor | None) -> Explanation:
         """The explanation of one instance on its own graph, with everything that PyG puts into one."""
-        found = self._assemble(instances, b, output, answer, target)
+        found = self._assemble(graph, output, answer, target)
         if isinstance(answer, Explanation):  # masks of others; ours are built to fit
             found.validate_masks()
         return found
 
-    def _assemble(
-        self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
-    ) -> OwnExplanation:
+    def _assemble(self, graph: OwnGraph, output: Tensor, answer: Answer, target: Tensor | None) -> OwnExplanation:
         """The explanation of one instance on its own graph."""
-        inputs, row = instances.single(b)
-        edge_id = instances.edge_id[instances.members(Role.EDGE, b)]
-        node_id = instances.node_id[instances.members(Role.NODE, b)]
+        inputs, edge_id, node_id, rows = graph
         if isinstance(answer, Explanation):
             found = restrict_masks(answer, edge_id, node_id)
             found.outcome = self.outcome.event
@@ -393,7 +387,7 @@ class ExplainJob(ABC):
         values = {
             "prediction": None if self.phenomenon else output,
             "target": self.explainer.get_target(output) if target is None else target,
-            "index": None if instances.outputs is Role.GRAPH else row,
+            "index": rows,
             "x": inputs.x,
         }
         found.filled(values).edge_index = edges  # may be a sparse matrix

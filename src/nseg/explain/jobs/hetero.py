@@ -20,10 +20,10 @@ from nseg.explain.jobs.base import Answer, ExplainJob
 from nseg.explain.jobs.known_data import known_values
 from nseg.explain.jobs.many_graphs import ManyGraphsJob
 from nseg.explain.jobs.one_graph import OneGraphJob
+from nseg.explain.jobs.own_graph import OwnGraph
 from nseg.explain.measurement import Remeasurement
 from nseg.explain.typed import fill_graph, masks_to_flat, to_types
 from nseg.graph_types import GraphTypes, TypeKey
-from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import check_index
 from nseg.graphs.hetero import HeteroGraph, HeteroSchema
 from nseg.graphs.hetero_checks import typed_edges_of
@@ -111,15 +111,13 @@ class HeteroJob(ExplainJob):
     def _common(self) -> bool:
         return self.explainer.node_mask_type is MaskType.common_attributes
 
-    def _finish(
-        self, instances: InstanceBatch, b: int, output: Tensor, answer: Answer, target: Tensor | None
-    ) -> HeteroExplanation:
-        flat = self._assemble(instances, b, output, answer, target)
+    def _finish(self, graph: OwnGraph, output: Tensor, answer: Answer, target: Tensor | None) -> HeteroExplanation:
+        flat = self._assemble(graph, output, answer, target)
         schema = self.adapted_model().schema
         typed = TypedEdges.of(schema, flat.edge_index, flat[NODE_TYPE], flat[EDGE_TYPE])
-        graph = {"x", "edge_index", "edge_id", "node_id", "prediction", "target", "index"}
+        known = {"x", "edge_index", "edge_id", "node_id", "prediction", "target", "index"}
         given = {name for name in flat._model_args if name.startswith(".") or name in ("batch", schema.pairs_name)}
-        kept = flat.__class__(**{name: value for name, value in flat.to_dict().items() if name not in graph | given})
+        kept = flat.__class__(**{name: value for name, value in flat.to_dict().items() if name not in known | given})
         found = to_types(kept, typed, self._common)
         types = self.graph_types(typed)
         fill_graph(found, flat, typed, types)

@@ -15,10 +15,10 @@ from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob
 from nseg.explain.jobs.known_data import known_values
 from nseg.explain.jobs.memory import chunks
+from nseg.explain.jobs.own_graph import OwnGraph
 from nseg.explain.verification import REDONE, References
-from nseg.graphs.batch import pack_graphs
 from nseg.graphs.checks import check_alike
-from nseg.graphs.inputs import ModelInputs, Role
+from nseg.graphs.inputs import ModelInputs
 from nseg.graphs.model_checks import forward_parameters
 from nseg.model.causal import CausalModel
 from nseg.model.hooks import bytes_per_member, call_model, keep_needed_batch, predict
@@ -97,9 +97,7 @@ class ManyGraphsJob(ExplainJob):
                 answers = {n: self._call_once(one, None, block.given[n]) for n, one in enumerate(block.inputs)}
             for n, one in enumerate(block.inputs):
                 mine = slice(n, n + 1)
-                row = torch.zeros(1, dtype=torch.long, device=block.classes.device)
-                alone = pack_graphs([one], Role.GRAPH, [row], [block.classes[mine]])
-                found = self._finish(alone, 0, block.output[mine], answers[n], block.given[n])
+                found = self._finish(OwnGraph.of_graph(one), block.output[mine], answers[n], block.given[n])
                 found.output_id = numbers[n]
                 self._measure_later(found, answers[n], self._references(one, block.classes[mine]))
                 yield found

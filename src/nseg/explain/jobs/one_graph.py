@@ -12,6 +12,7 @@ from torch_geometric.explain import Explanation
 from nseg.explain.algorithm import BatchedAlgorithm
 from nseg.explain.jobs.base import MOST_INSTANCES, Answer, ExplainJob
 from nseg.explain.jobs.known_data import known_values
+from nseg.explain.jobs.own_graph import OwnGraph
 from nseg.explain.verification import REDONE, References
 from nseg.graphs.batch import InstanceBatch
 from nseg.graphs.checks import output_role
@@ -65,7 +66,8 @@ class OneGraphJob(ExplainJob):
                     local = (
                         None if target is None else self._local_classes(target, instances, b, cuts.row[number : number + 1])
                     )
-                    one = finished[number] = self._finish(instances, b, output[mine], answers[number], local)
+                    graph = OwnGraph.of_instance(instances, b)
+                    one = finished[number] = self._finish(graph, output[mine], answers[number], local)
                     one.output_id = self.output_id(int(cuts.row[number]))
                     self._measure_later(one, answers[number], self._references(cuts, number))
             yield from (finished[number] for number in range(cuts.row.numel()))
