@@ -126,6 +126,10 @@ class CausalModel:
         """The causal model whose gradients guide a search; with removal its own where it has any, else those of masks."""
         return self.removing(tied) if removal and self._remover_of(tied).differentiable else self
 
+    def deletion_weighs(self, tied: bool = False) -> bool:
+        """Whether a deleted edge is no more than messages of weight 0, so that gradients say what deletion does."""
+        return self._remover_of(tied).only_weighs
+
     def _remover_of(self, tied: bool) -> Remover:
         if tied not in self._removers:
             self._removers[tied] = self.make_remover(tied, self._runner)

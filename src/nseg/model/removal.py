@@ -42,6 +42,11 @@ class Remover(ABC):
     differentiable: bool = False
 
     @property
+    def only_weighs(self) -> bool:
+        """Whether a deleted edge is no more than messages of weight 0, as where layers add messages up."""
+        return False
+
+    @property
     def slow_note(self) -> str | None:
         """Why worlds are run slowly and what that costs; None if they are not."""
         return None

@@ -134,6 +134,10 @@ class RescaledMessages(Remover):
         return self._origin or self
 
     @property
+    def only_weighs(self) -> bool:
+        return not any(rule.symmetric or rule.mean for rule in self.rules)
+
+    @property
     def sizes(self) -> Tensor:
         return self.runner.instances.sizes
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from nseg.graphs.inputs import Role
 from nseg.model.causal import CausalModel
 from nseg.search.complement import Shifted, literal
 from nseg.search.deadline import time_is_up
@@ -20,8 +21,10 @@ from nseg.search.parts import EDGES, MaskParts, Masks
 from nseg.search.settings import Settings
 from nseg.search.worlds import ComplementDraw, world_log_odds
 
-FEW_ELEMENTS = 256
-"""Up to so many elements, each is tried alone for the second ranking; of more, gradients on a path are taken."""
+FEW_ELEMENTS, FEW_WEIGHED = 256, 128
+"""Up to so many elements, each is tried alone for the second ranking; of more, gradients on a path are taken. Fewer are tried
+where whole graphs are explained whose edges are only weighed: gradients are a better guide there than where degrees change,
+and passes take longer than where a node is explained."""
 
 
 def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick: Tick = lambda: None) -> SearchResult:
@@ -65,8 +68,10 @@ def _more_rankings(causal: CausalModel, parts: MaskParts, settings: Settings) ->
         yield single_element_rankings(causal, parts, remove)
     if settings.path_points:
         score = torch.zeros_like(parts.owner, dtype=causal.dtype)
-        for group, members, some, its in parts.grouped(causal, (parts.count <= FEW_ELEMENTS).long()):
-            if bool(parts.count[group[0]] <= FEW_ELEMENTS):
+        weighs = parts.instances.outputs is Role.GRAPH and (not remove or causal.deletion_weighs(parts.tied))
+        few = FEW_WEIGHED if weighs else FEW_ELEMENTS
+        for group, members, some, its in parts.grouped(causal, (parts.count <= few).long()):
+            if bool(parts.count[group[0]] <= few):
                 score[members] = its.flatten(single_element_rankings(some, its, remove).map(lambda three: three[2]))
             else:
                 score[members] = its.flatten(path_gradient(_guide(some, its, settings), its, settings.path_points))
