@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
 from test_compiled import NETS, READ_OUTS, Net, explain, gin, in_dtype, make, opened, small_graphs, without_kernel
-from torch import Tensor
-from torch_geometric.nn import GATConv
+from torch import Tensor, nn
+from torch_geometric.nn import GATConv, GINConv
 from zoo import LINK_CONFIG, Link, explainer, graph, seeded
 
 from nseg import NSEG
@@ -18,7 +18,7 @@ from nseg.explain.many import open_causal_models
 from nseg.model.causal import CausalModel
 from nseg.model.rescaling import RescaledMessages
 from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE
-from nseg.model.weighed_batch import WeighedBatch
+from nseg.model.weighed_batch import WIDEST, WeighedBatch
 
 pytestmark = pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="there is no C compiler")
 
@@ -175,7 +175,12 @@ def test_explanations_are_the_same_by_torchs_gradients(level: str, monkeypatch: 
     assert not calls
 
 
-def test_attention_is_left_to_torch() -> None:
-    with opened(seeded(lambda: Net(GATConv)), graph()) as causal, torch.enable_grad():
+def wide(a: int, b: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(a, WIDEST + 1), nn.ReLU(), nn.Linear(WIDEST + 1, b))
+
+
+@pytest.mark.parametrize("conv", [GATConv, lambda a, b: GINConv(wide(a, b))], ids=["attention", "wide"])
+def test_attention_and_wide_layers_are_left_to_torch(conv: Callable[[int, int], nn.Module]) -> None:
+    with opened(seeded(lambda: Net(conv)), graph()) as causal, torch.enable_grad():
         weights = {key: one.requires_grad_(key != OUTSIDE) for key, one in weights_of(causal).items()}
         assert by_kernel(causal, weights, None) is None

@@ -410,7 +410,6 @@ ON_THE_CPU = {
     "model/causal.py:require_dependence": "moved at once",
     "model/removal_choice.py:kept": MOVED,
     "model/removal_choice.py:random_deletions": MOVED,
-    "model/runner.py:_compile": "for the kernel, which runs on the CPU only",
     "model/subset_worlds.py:random_worlds": "for the kernel, which runs on the CPU only",
     "model/runner.py:_forward_plain": "empty, and replaced before it is read",
     "model/strategy.py:draw": MOVED,
@@ -419,7 +418,16 @@ ON_THE_CPU = {
 }
 """Functions that make tensors without a device, and why they may."""
 
-CPU_ROOMS = ("plot/", "reports/", "wording/", "datasets/", "pattern/", "model/compiled_batch.py", "model/conversion.py")
+CPU_ROOMS = (
+    "plot/",
+    "reports/",
+    "wording/",
+    "datasets/",
+    "pattern/",
+    "model/compiled_",
+    "model/weighed_batch.py",
+    "model/conversion.py",
+)
 """Where all tensors are on the CPU: what people see and count, datasets as they are loaded, and what the kernel is given."""
 
 

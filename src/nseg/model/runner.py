@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -23,39 +23,20 @@ from nseg.errors import ModelError
 from nseg.graphs.baseline import attribute_columns
 from nseg.graphs.batch import InstanceBatch, WorldBatch
 from nseg.graphs.inputs import EDGE_BASELINE, MASKED_ATTRIBUTES, ModelInputs, Role
-from nseg.model.compiled import compile_program
-from nseg.model.compiled_batch import CompiledBatch
-from nseg.model.deletion_rules import DeletionRules
+from nseg.model.compiled_passes import CompiledKey, CompiledPasses, Deletes
 from nseg.model.hetero import HeteroModel
 from nseg.model.hooks import call_model, hook_layers, message_passing_layers
-from nseg.model.kernel_steps import NotCompilableError
 from nseg.model.matching import KnownMatches
 from nseg.model.outcomes import Outcome
 from nseg.model.plan import Messages, MessageSteps, Plan, PlannedCall, plan_call
-from nseg.model.programs import EDGE_INDEX, GRAPHS, MessageWeights, Programs, close, weight_names
+from nseg.model.programs import EDGE_INDEX, GRAPHS, MessageWeights, Programs, weight_names
 from nseg.model.recording import Recorder
 from nseg.model.replay import INDEX, PATTERN, Program, X
 from nseg.model.slow_runs import raise_own_fault
 from nseg.model.strategy import RunStrategy
-from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds, random_weights, random_worlds
+from nseg.model.subset_worlds import EDGES, NODES, OUTSIDE, SubsetWorlds
 from nseg.model.tracing import PropagateCall, trace_model
-from nseg.model.weighed_batch import WeighedBatch, same_slopes
 from nseg.model.weighing import multiply_messages, weigh_messages
-
-
-class Deletes(DeletionRules, Protocol):
-    """Runs worlds without edges by weighing messages (:class:`nseg.model.rescaling.RescaledMessages`)."""
-
-    runner: WorldRunner
-
-    @property
-    def origin(self) -> Deletes: ...
-    def select(self, which: Tensor, instances: InstanceBatch, runner: WorldRunner) -> Deletes: ...
-    def run(self, weights: Mapping[str, Tensor], worlds: int) -> Tensor: ...
-
-
-CompiledKey = tuple[Program, Deletes | None]
-"""What a compiled pass is made of."""
 
 CACHED_PLANS = 3
 """Plans for several worlds that are kept besides the latest."""
@@ -89,8 +70,7 @@ class WorldRunner:
         self._prepared: dict[Program, tuple[Any, ...]] = {}
         self._find_own_messages: Callable[[], MessageSteps] | None = None
         self._own_messages: MessageSteps | None = None
-        self._compiled: dict[CompiledKey, CompiledBatch | None] = {}
-        self._weighed: dict[CompiledKey, WeighedBatch | None] = {}
+        self._compiled = CompiledPasses()
         self._origin: tuple[WorldRunner, Tensor] | None = None
 
     @property
@@ -180,28 +160,22 @@ class WorldRunner:
             deletes: how messages change where edges are deleted; None weighs messages.
         """
         key = self._compiled_key(worlds.parts, deletes)
-        if key is None:
-            return None
         root, numbers = self.origin
-        compiled = root._compiled_batch(*key)
+        compiled = None if key is None else root._compiled.find(root, *key)
         return None if compiled is None else compiled.run(worlds, numbers, self.instances)
 
     def run_weighed(self, weights: Mapping[str, Tensor], deletes: Deletes | None) -> Tensor | None:
-        """The same in worlds with real weights, [K, ...] per part, for gradients with respect to these."""
+        """The same in worlds with real weights, [K, ...] per part; torch can differentiate the output."""
         parts = set(weights) - {OUTSIDE}
         if not parts or not self._programs.is_due(EDGES in parts, NODES in parts):
             return None
         key = self._compiled_key(parts, deletes)
-        if key is None:
-            return None
         root, numbers = self.origin
-        if key not in root._weighed:
-            root._weighed[key] = root._compile_weighed(*key)
-        weighed = root._weighed[key]
+        weighed = None if key is None else root._compiled.find_weighed(root, *key)
         return None if weighed is None else weighed.run(weights, numbers, self.instances)
 
     def _compiled_key(self, parts: Collection[str], deletes: Deletes | None) -> CompiledKey | None:
-        """What a compiled pass depends on that changes some parts; None if there cannot be one."""
+        """What a compiled pass is made of that changes some parts; None if there cannot be one."""
         if not self.strategy.planned or isinstance(self.model, HeteroModel) or set(parts) - {EDGES, NODES}:
             return None
         program = self._programs.find_now(self, EDGES in parts, NODES in parts)
@@ -211,58 +185,7 @@ class WorldRunner:
             return None  # made for a few of the instances, to try it out
         return program, None if deletes is None else deletes.origin
 
-    def _compiled_batch(self, program: Program, deletes: Deletes | None) -> CompiledBatch | None:
-        key = program, deletes
-        if key not in self._compiled:
-            with torch.no_grad():
-                self._compiled[key] = self._compile(*key)
-        return self._compiled[key]
-
-    def _compile_weighed(self, program: Program, deletes: Deletes | None) -> WeighedBatch | None:
-        """A compiled pass with gradients; None if there is none, or if torch gives something else."""
-        compiled = self._compiled_batch(program, deletes)
-        if compiled is None:
-            return None
-        try:
-            weighed = WeighedBatch(compiled, program.weighed, program.masked, deletes is not None)
-        except NotCompilableError:
-            return None
-        few, some = self._few()
-        given = random_weights(some.instances, program.weighed, program.masked, compiled.dtype)
-        right = same_slopes(
-            lambda weights: weighed.run(weights, few, some.instances),
-            lambda weights: self._run_few(few, some, weights, deletes),
-            given,
-        )
-        return weighed if right else None
-
-    def _few(self) -> tuple[Tensor, WorldRunner]:
-        """A few of the instances, to verify compiled passes with."""
-        few = torch.unique(torch.tensor([0, len(self.instances) - 1, int(self.instances.sizes.argmax())]))
-        return few, self.select(few, self.instances.select(few))
-
-    def _run_few(self, few: Tensor, some: WorldRunner, weights: Mapping[str, Tensor], deletes: Deletes | None) -> Tensor:
-        """The output of a few instances by torch."""
-        worlds = len(next(iter(weights.values())))
-        if deletes is None:
-            return some.run(weights.get(EDGES), weights.get(NODES), worlds)
-        return deletes.select(few, some.instances, some).run(weights, worlds)
-
-    def _compile(self, program: Program, deletes: Deletes | None) -> CompiledBatch | None:
-        """A recorded pass, compiled for these instances; None if it cannot be, or gives something else than torch."""
-        instances, steps = self.instances, self._messages
-        if steps is None or instances.baseline is not None or instances.x.device.type != "cpu":
-            return None
-        try:
-            compiled = CompiledBatch(compile_program(program), instances, steps, self._arguments(program), deletes)
-        except NotCompilableError:
-            return None
-        few, some = self._few()
-        worlds = random_worlds(some.instances, program.weighed, program.masked, deletes is not None)
-        expected = self._run_few(few, some, worlds.weights(compiled.dtype), deletes)
-        return compiled if close(compiled.run(worlds, few, some.instances), expected) else None
-
-    def _arguments(self, program: Program) -> dict[str, Any]:
+    def pass_arguments(self, program: Program) -> dict[str, Any]:
         """What a recorded pass is given in one world, by name."""
         plan = self.plan(1, share=False)
         given = self.pass_inputs(plan, plan.batch.inputs, None)

@@ -24,6 +24,9 @@ CODES = {Code.PRODUCT, Code.LINEAR, Code.SUM, Code.TIMES, Code.POOL, Code.JOIN, 
 Run = Callable[[Mapping[str, Tensor]], Tensor | None]
 """Returns the output for the explained rows in weighed worlds, if it can."""
 
+WIDEST = 64
+"""Columns of the widest value of a pass. Of wider ones torch computes the gradients as fast or faster."""
+
 LAST_ACTIVATION = 5
 """Number of the last activation that slopes.c knows: those whose slope follows from what they give."""
 
@@ -37,7 +40,7 @@ class WeighedBatch:
         deletes: whether edges of weight 0 are deleted.
 
     Raises:
-        NotCompilableError: the kernel does not know the gradient of the pass.
+        NotCompilableError: the kernel does not know the gradient of the pass, or is slower than torch.
     """
 
     def __init__(self, batch: CompiledBatch, weighed: bool, masked: bool, deletes: bool) -> None:
@@ -45,10 +48,11 @@ class WeighedBatch:
         steps, given = batch.compiled.steps, batch.kernel_pass.operations
         used = {step.code for step in steps}
         known = used <= CODES and all(step.target.level > MESSAGES for step in steps)
+        narrow = all(step.target.width <= WIDEST for step in steps if step.code is not Code.FEATURES)
         rising = all(given[n].activation <= LAST_ACTIVATION and given[n].slope >= 0 for n in range(len(steps)))
         # weights that the output does not depend on have no gradient, which only torch can say
         depends = (Code.PRODUCT in used or not weighed) and (Code.FEATURES in used or not masked)
-        if not (known and rising and depends):
+        if not (known and narrow and rising and depends):
             raise NotCompilableError
         self._operations = (kernel.Operation * len(steps))(*given[: len(steps)])
         places = list(dict.fromkeys(step.target.number for step in steps))  # not shared: the way back needs all values

@@ -22,9 +22,9 @@ from nseg.search.settings import Settings
 from nseg.search.worlds import ComplementDraw, world_log_odds
 
 FEW_ELEMENTS, FEW_WEIGHED = 256, 128
-"""Up to so many elements, each is tried alone for the second ranking; of more, gradients on a path are taken. Fewer are tried
-where whole graphs are explained whose edges are only weighed: gradients are a better guide there than where degrees change,
-and passes take longer than where a node is explained."""
+"""Up to so many elements, each is tried alone for the second ranking; of more, gradients on a path are taken. Fewer are
+tried where whole graphs are explained whose edges are only weighed: gradients are a better guide there than where degrees
+change, and passes take longer than where a node is explained."""
 
 
 def climb_bound(causal: CausalModel, parts: MaskParts, settings: Settings, tick: Tick = lambda: None) -> SearchResult:

@@ -307,8 +307,8 @@ class Settings(BaseSettings):
         keep: which masks of a search are kept: the ``"best"``, or the ``"last"`` as in the published code.
         patience: steps without progress after which an instance stops; None: never.
         path_points: points on the path from no element to all at which gradients are taken, for a second ranking of more
-            than 256 elements, or 128 where graphs are explained by a model that adds messages up (integrated gradients); fewer
-            are left out and tried alone one by one. 0 makes none.
+            than 256 elements, or 128 where graphs are explained by a model that adds messages up (integrated gradients);
+            fewer are left out and tried alone one by one. 0 makes none.
         intervention, undirected, tolerance: as in :class:`BaseSettings`, with other defaults: edges are deleted, the graph
             decides about directions, and less of the bound is given up.
         rounds, kicks, exact: as in :class:`BaseSettings`, but on by default.

@@ -156,27 +156,31 @@ static void back_finish(REAL *slope, const REAL *x, int64_t rows, const Operatio
         for (int64_t c = 0; c < number; c++) slope[c] *= 1 - x[c] * x[c];
 }
 
-/* Adds a product of matrices, [rows, inner] by [inner, width]. Four rows at a time, so that sums stay in registers. */
+/* Adds a product of matrices, [rows, inner] by [inner, width]. Some rows and columns at a time: their sums stay in registers. */
 static void multiply(REAL *to, const REAL *from, const REAL *matrix, int64_t rows, int64_t inner, int64_t stride,
                      int64_t width) {
-#define BLOCK(type, at, rows)                                                                                        \
-    do {                                                                                                             \
-        type sum[rows];                                                                                              \
-        for (int r = 0; r < rows; r++) sum[r] = *at(to + r * width + c);                                             \
-        for (int64_t f = 0; f < inner; f++) {                                                                        \
-            type factor = *at(matrix + f * width + c);                                                               \
-            for (int r = 0; r < rows; r++) sum[r] += from[r * stride + f] * factor;                                  \
-        }                                                                                                            \
-        for (int r = 0; r < rows; r++) *at(to + r * width + c) = sum[r];                                             \
+#define BLOCK(type, at, rows, columns)                                                                                \
+    do {                                                                                                              \
+        enum { STEP = sizeof(type) / sizeof(REAL), NUMBER = columns / STEP };                                         \
+        type sum[rows][NUMBER];                                                                                       \
+        for (int r = 0; r < rows; r++)                                                                                \
+            for (int t = 0; t < NUMBER; t++) sum[r][t] = *at(to + r * width + c + t * STEP);                          \
+        for (int64_t f = 0; f < inner; f++)                                                                           \
+            for (int r = 0; r < rows; r++)                                                                            \
+                for (int t = 0; t < NUMBER; t++)                                                                      \
+                    sum[r][t] += from[r * stride + f] * *at(matrix + f * width + c + t * STEP);                       \
+        for (int r = 0; r < rows; r++)                                                                                \
+            for (int t = 0; t < NUMBER; t++) *at(to + r * width + c + t * STEP) = sum[r][t];                          \
     } while (0)
     int64_t i = 0;
-    for (; i + 8 <= rows; i += 8, to += 8 * width, from += 8 * stride) {
+    for (; i + 6 <= rows; i += 6, to += 6 * width, from += 6 * stride) {
         int64_t c = 0;
-        for (; c + 2 * TILE <= width; c += 2 * TILE) BLOCK(wide, wide_at, 8);
-        if (c < width) BLOCK(tile, at, 8);
+        for (; c + 4 * TILE <= width; c += 4 * TILE) BLOCK(wide, wide_at, 6, 4 * TILE);
+        for (; c + 2 * TILE <= width; c += 2 * TILE) BLOCK(wide, wide_at, 6, 2 * TILE);
+        if (c < width) BLOCK(tile, at, 6, TILE);
     }
     for (; i < rows; i++, to += width, from += stride)
-        for (int64_t c = 0; c < width; c += TILE) BLOCK(tile, at, 1);
+        for (int64_t c = 0; c < width; c += TILE) BLOCK(tile, at, 1, TILE);
 #undef BLOCK
 }
 
