@@ -149,9 +149,8 @@ class CausalModel:
         return SmallerGraphs(self.model, self.outcome, self.instances, batched=self.strategy.batched, boundary=boundary)
 
     def _of(self, instances: InstanceBatch, runner: WorldRunner) -> CausalModel:
-        other = CausalModel(self.model, self.outcome, instances, self.strategy, self._runner.whole_calls, self._embeddings)
-        other.members_at_once, other._runner, other._tied = self.members_at_once, runner, self._tied
-        other.each_row = self.each_row
+        other = copy(self)  # not a new one, which would make a runner of its own
+        other.instances, other._runner, other._removers = instances, runner, {}
         return other
 
     def expect_many_passes(self) -> None:
