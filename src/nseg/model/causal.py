@@ -378,7 +378,8 @@ def _rows(weight: Tensor, start: int, size: int) -> Tensor:
 
 
 def _require_finite(value: Tensor) -> Tensor:
-    if not bool(torch.isfinite(value).all()):
+    # a sum is faster than to look at each, and is finite only if all are; a large sum may be infinite though none is
+    if not math.isfinite(value.detach().sum()) and not bool(torch.isfinite(value).all()):
         raise ModelError(
             "The model's output must stay finite when messages or features are scaled down (got NaN or infinity, e.g. from "
             "a division by a sum that becomes 0). Guard the division, e.g. with clamp(min=1e-12)."

@@ -675,7 +675,7 @@ void count_kept(const uint8_t *kept, int64_t subsets, int64_t elements, const in
  * Returns whether all scores are finite; if not, torch says what is wrong. */
 int64_t read_classes(const REAL *scores, int64_t worlds, int64_t rows, int64_t classes, const int64_t *target, REAL *p,
                      REAL *log_odds, REAL *holds) {
-    const REAL most = 1e4;
+    const REAL most = 1e4, least = sizeof(REAL) == 4 ? -18 : -40; /* what e to the power of less is, adds nothing to 1 */
     REAL zero = 0;
     for (int64_t k = 0; k < worlds * rows; k++, scores += classes) {
         int64_t own = target[k % rows], other = own == 0;
@@ -685,7 +685,7 @@ int64_t read_classes(const REAL *scores, int64_t worlds, int64_t rows, int64_t c
         }
         REAL sum = 1, z;
         for (int64_t c = 0; c < classes; c++)
-            if (c != own && c != other) sum += (REAL)exp(scores[c] - scores[other]);
+            if (c != own && c != other && scores[c] - scores[other] > least) sum += (REAL)exp(scores[c] - scores[other]);
         z = scores[own] - scores[other] - (sum == 1 ? 0 : (REAL)log(sum));
         z = z > most ? most : z < -most ? -most : z;
         log_odds[k] = z;
