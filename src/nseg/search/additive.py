@@ -78,7 +78,7 @@ def _from_highest(score: Tensor) -> Tensor:
     """
     if score.dtype != torch.float32 or score.device.type != "cpu":
         return score.argsort(dim=1, descending=True, stable=True)
-    number = torch.arange(score.size(1))
+    number = torch.arange(score.size(1), device=score.device)
     key = number - (ordered_bits(score.transpose(1, 2).contiguous()) << 32)  # [D, B, F]
     key.numpy().sort(-1)
     return (key & 0xFFFFFFFF).transpose(1, 2)
