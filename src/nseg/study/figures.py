@@ -226,6 +226,7 @@ def draw_cost(rows: Rows) -> Any:
             ax.annotate(str(number), (row["seconds"], row["hard.pns"]), color="w", fontsize=7, ha="center", va="center")
         unbroken = [f"{number} {row['method']}".replace(" ", "\u00a0") for number, row in enumerate(numbered, 1)]
         ax.set(xscale="log", ylim=(-6, 108))
+        _label_seconds(ax)
         ax.set_title(dataset, fontsize=9)
         ax.set_xlabel("seconds per instance\n" + textwrap.fill("   ".join(unbroken), 50, break_on_hyphens=False), fontsize=8)
         ax.set_ylabel("mean PNS bound, hard (%)", fontsize=8)
@@ -234,6 +235,15 @@ def draw_cost(rows: Rows) -> Any:
     for place in range(len(names), axes.size):
         axes.flat[place].set_visible(False)
     return figure
+
+
+def _label_seconds(ax: Any) -> None:
+    """Plain numbers at 1, 2 and 5 of each decade: labels of powers overlap where an axis spans less than one."""
+    from matplotlib.ticker import LogLocator, NullFormatter
+
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_major_formatter("{x:g}")
+    ax.xaxis.set_minor_formatter(NullFormatter())
 
 
 def _unique(rows: Rows, column: str) -> list[Any]:
