@@ -391,7 +391,9 @@ def test_explanations_are_the_same_without_the_kernel(level: str, monkeypatch: p
     without_kernel(monkeypatch)
     for one, other in zip(found, explain(level), strict=True):
         assert torch.equal(one.hard_edge_mask, other.hard_edge_mask)
-        torch.testing.assert_close(one.edge_mask, other.edge_mask, rtol=1e-3, atol=1e-4)  # gradients are the kernel's, too
+        assert one.pns == pytest.approx(other.pns, abs=1e-6)
+        # gradients are summed in another order, and Adam steps as far for a gradient near 0 as for a large one
+        torch.testing.assert_close(one.edge_mask, other.edge_mask, rtol=0, atol=1e-4)
     assert not calls
 
 
