@@ -39,7 +39,7 @@ from zoo import CLASSES, FEATURES, GRAPH_CONFIG, LINK_CONFIG, NODE_CONFIG, Link,
 
 from nseg import NSEG, explain_many
 from nseg.explain.many import open_causal_models
-from nseg.model import kernel
+from nseg.model import kernel, known_answers
 from nseg.model import subset_worlds as subset_worlds_module
 from nseg.model.borrow import borrow
 from nseg.model.causal import CausalModel
@@ -359,6 +359,40 @@ def test_repeated_instances_and_subsets_give_the_same(name: str) -> None:
 
 
 # --- with and without the kernel -----------------------------------------------------------------------------------------
+
+
+def asked_one_after_the_other(level: str, changes: bool = True) -> list[Tensor]:
+    """Answers to questions that share subsets; if anything changes, also what their elements are."""
+    found = []
+    with opened(make("gin with batch norm", level), graph() if level == "node" else small_graphs()) as causal:
+        kinds = [(None, False), (None, True), (MaskType.object, False)] if changes else [(None, False)]
+        for mask, tied in [*kinds, *kinds]:
+            parts = MaskParts.of(causal.instances, edges=True, nodes=mask, undirected=tied)
+            for seed in (0, 0, 1):
+                some = torch.tensor([1, 0, 1]) if seed else torch.arange(len(causal.instances))
+                its = causal.select(some)
+                found.append(by_kernel(its, random_worlds(parts.select(some, its.instances), seed)).clone())
+    return found
+
+
+@pytest.mark.parametrize("most", [1024, 64], ids=["all are kept", "some are replaced"])
+@pytest.mark.parametrize("level", ["node", "graph"])
+def test_answers_that_are_kept_are_those_of_new_passes(level: str, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known_answers, "MOST_KNOWN", most)
+    kept = asked_one_after_the_other(level)
+    monkeypatch.setattr(known_answers, "MOST_MEMORY", 0)
+    assert all(map(torch.equal, kept, asked_one_after_the_other(level)))
+
+
+def test_a_subset_that_is_asked_for_again_takes_no_pass() -> None:
+    with opened(make("gin with batch norm", "graph"), small_graphs()) as causal:
+        parts = MaskParts.of(causal.instances, edges=True, nodes=None)
+        right = by_kernel(causal, random_worlds(parts)).clone()
+        (compiled,) = causal._runner.origin[0]._compiled._found.values()
+        assert compiled is not None
+        assert compiled.known is not None
+        compiled.known.answers += 1
+        torch.testing.assert_close(by_kernel(causal, random_worlds(parts)), right + 1)
 
 
 def without_kernel(patch: pytest.MonkeyPatch) -> None:

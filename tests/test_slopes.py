@@ -53,9 +53,11 @@ def by_torch(causal: CausalModel, weights: dict[str, Tensor], remover: RescaledM
     return causal._runner.run(weights.get(EDGES), weights.get(NODES), worlds)
 
 
-def by_kernel(causal: CausalModel, weights: dict[str, Tensor], remover: RescaledMessages | None) -> Tensor | None:
+def by_kernel(
+    causal: CausalModel, weights: dict[str, Tensor], remover: RescaledMessages | None, odds: bool = False
+) -> Tensor | None:
     causal.expect_many_passes()
-    return causal._runner.run_weighed(weights, remover if EDGES in weights else None)
+    return causal._runner.run_weighed(weights, remover if EDGES in weights else None, odds)
 
 
 def removers(causal: CausalModel, tied: bool = False) -> Iterator[RescaledMessages | None]:
@@ -79,6 +81,18 @@ def assert_slopes_are_torchs(causal: CausalModel, edges: bool = True, factors: i
             torch.testing.assert_close(one, other, rtol=loose["rtol"], atol=loose["atol"] * float(other.abs().max()))
 
 
+@torch.enable_grad()
+def assert_odds_are_torchs(causal: CausalModel, edges: bool = True, factors: int = 0) -> None:
+    free = {name: one.requires_grad_(name != OUTSIDE) for name, one in weights_of(causal, edges, factors).items()}
+    for remover in removers(causal):
+        right = causal.outcome.log_odds(by_torch(causal, free, remover), causal.instances.target)
+        found = by_kernel(causal, free, remover, odds=True)
+        assert found is not None, "the kernel does not compute these log-odds"
+        torch.testing.assert_close(found, right, rtol=1e-9, atol=1e-11)
+        for one, other in zip(slopes(found, free), slopes(right, free), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11 * float(other.abs().max()))
+
+
 @pytest.mark.parametrize("level", ["node", "graph"])
 @pytest.mark.parametrize("name", sorted({*NETS} - BY_TORCH))
 def test_slopes_are_torchs(name: str, level: str) -> None:
@@ -87,6 +101,21 @@ def test_slopes_are_torchs(name: str, level: str) -> None:
     with opened(make(name, level, WIDE), data[0] if level == "node" else data) as causal:
         for edges, factors in ((True, 0), (True, 1)):
             assert_slopes_are_torchs(causal, edges, factors)
+            if name != "log-softmax":  # torch makes the last values
+                assert_odds_are_torchs(causal, edges, factors)
+
+
+@pytest.mark.parametrize("scores", [[3e4, 0.0, 0.0], [-3e4, 5.0, 7.0], [90.0, 89.0, 91.0], [1e4, 0.0, -1e9]])
+def test_log_odds_of_extreme_scores_and_their_slopes_are_torchs(scores: list[float]) -> None:
+    """Classes that are nearly certain, or nearly impossible, and odds that are cut off."""
+    model = seeded(lambda: Net(gin)).to(WIDE)
+    model.level = "graph"
+    with torch.no_grad():
+        model.head[-1].bias.copy_(torch.tensor(scores))
+    with opened(model, [in_dtype(one, WIDE) for one in small_graphs()]) as causal:
+        for target in range(3):
+            causal.instances.target.fill_(target)
+            assert_odds_are_torchs(causal)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, WIDE], ids=["32 bits", "64 bits"])
@@ -163,8 +192,8 @@ def test_a_wrong_gradient_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("level", ["node", "graph"])
 def test_explanations_are_the_same_by_torchs_gradients(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, run = [], WeighedBatch.run
-    monkeypatch.setattr(WeighedBatch, "run", lambda *args: calls.append(None) or run(*args))
+    calls, ask = [], WeighedBatch.ask
+    monkeypatch.setattr(WeighedBatch, "ask", lambda *args, **tensors: calls.append(None) or ask(*args, **tensors))
     found = explain(level)
     assert len(calls) > 10
     calls.clear()

@@ -187,7 +187,12 @@ class CausalModel:
 
     def log_odds(self, weights: Weights | SubsetWorlds = NOTHING) -> Tensor:
         """Log-odds of each instance's class in K worlds, [K, B]; :meth:`do` is their sigmoid."""
-        return self._mean_log_odds(self.outcome.log_odds(self.output(weights), self.instances.target))
+        z = (
+            None
+            if isinstance(weights, SubsetWorlds) or not self.outcome.reads_raw_classes
+            else self._run_weighed(weights, True)
+        )
+        return self._mean_log_odds(self.outcome.log_odds(self.output(weights), self.instances.target) if z is None else z)
 
     def _mean_log_odds(self, z: Tensor) -> Tensor:
         """Log-odds of the mean probability of each instance's rows, [K, R] to [K, B]."""
@@ -222,15 +227,15 @@ class CausalModel:
             return None
         return self._runner.run_compiled(worlds, remover if EDGES in worlds.parts else None)
 
-    def _run_weighed(self, weights: Weights) -> Tensor | None:
-        """The output in weighed worlds by a compiled pass that has gradients; None if there is none."""
+    def _run_weighed(self, weights: Weights, odds: bool = False) -> Tensor | None:
+        """The output, or the log-odds, in weighed worlds by a compiled pass that has gradients; None if there is none."""
         remover = self._remover
         wanted = [name for name, weight in weights.items() if weight.requires_grad]
         if not (torch.is_grad_enabled() and wanted and set(wanted) <= {EDGES, NODES}):
             return None
         if not (remover is None or isinstance(remover, RescaledMessages)):
             return None
-        return self._runner.run_weighed(weights, remover if EDGES in weights else None)
+        return self._runner.run_weighed(weights, remover if EDGES in weights else None, odds)
 
     def _run(self, weights: Weights, worlds: int) -> Tensor:
         found = self._run_weighed(weights)

@@ -16,6 +16,7 @@ from nseg.model import kernel
 from nseg.model.compiled import CompiledPass
 from nseg.model.deletion_rules import DegreeData, Deletion, DeletionRules
 from nseg.model.kernel_steps import ALL_NODES, GRAPHS, MESSAGES, Code, MessageKind, NotCompilableError, Step, padded
+from nseg.model.known_answers import KnownAnswers
 from nseg.model.plan import Messages
 from nseg.model.products import RowSums
 from nseg.model.recorded_arguments import is_masked
@@ -37,7 +38,7 @@ class CompiledBatch:
         deletes: how messages change where edges are deleted; None if they are weighed.
 
     Attributes:
-        library, kernel_pass: the kernel, and what it is told of the pass and the batch.
+        library, kernel_pass, known: the kernel, what it is told of the pass and the batch, and what it answered if anything.
         rows_each: rows of the kernel's output for each explained one.
 
     Raises:
@@ -59,6 +60,7 @@ class CompiledBatch:
             raise NotCompilableError
         self.library = library
         self._kept: list[Any] = []  # what the kernel points to
+        self.known: KnownAnswers | None = None
         self._ends = [] if compiled.tail is None else compiled.tail.ends
         self.rows_each = max(len(self._ends), 1)
         self._steps = [steps[kind.step] for kind in compiled.messages]
@@ -97,14 +99,13 @@ class CompiledBatch:
         """
         subsets, rows = worlds.kept.contiguous(), len(instances.row) * self.rows_each
         output = torch.empty(len(worlds), rows, self.compiled.result.width, dtype=self.dtype)
-        outside = worlds.outside.get(OUTSIDE, [True] * len(worlds.keeps))
         names = list(worlds.parts)
         keeps = [[kept[names.index(name)] if name in names else True for name in (EDGES, NODES)] for kept in worlds.keeps]
         given = {
             "instance": which.contiguous(),
             "kept": subsets,
             "keeps": torch.tensor(keeps),
-            "outside": torch.tensor(outside, dtype=self.dtype),
+            "outside": torch.tensor(worlds.outside.get(OUTSIDE, [True] * len(worlds.keeps)), dtype=self.dtype),
             "edge_first": instances.ptr[Role.EDGE],
             "node_first": instances.ptr[Role.NODE],
             "row_first": instances.row_ptr * self.rows_each,
@@ -114,12 +115,15 @@ class CompiledBatch:
             kind = {EDGES: "edge", NODES: "node"}[name]
             given |= {f"{kind}_element": part.element.contiguous(), f"{kind}_range": part.ptr.contiguous()}
         self.kernel_pass.factors = worlds.parts[NODES].element.size(1) if NODES in worlds.parts else 1
+        if self.known is None or not self.known.fits(worlds):
+            self.known = KnownAnswers(self.instances, worlds, self.rows_each * output.size(2), self.dtype)
         question = kernel.Question(
             number=len(which),
             subsets=len(subsets),
             elements=subsets.size(1),
             worlds=len(keeps),
             output_rows=rows,
+            known=self.known.address,
             **{name: value.data_ptr() for name, value in given.items()},
             **self._memory,
         )
@@ -387,9 +391,8 @@ def _tensor(field: Tensor | int | None) -> Tensor:
 
 def _same(one: Tensor | int | None, other: Tensor | int | None) -> bool:
     """Whether two fields of messages are equal."""
-    if isinstance(one, Tensor) and isinstance(other, Tensor):
-        return torch.equal(one, other)
-    return one is other or (isinstance(one, int) and one == other)
+    both = isinstance(one, Tensor) and isinstance(other, Tensor) and torch.equal(one, other)
+    return both or one is other or (isinstance(one, int) and one == other)
 
 
 def _pad(value: Tensor, width: int) -> Tensor:

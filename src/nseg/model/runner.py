@@ -164,15 +164,20 @@ class WorldRunner:
         compiled = None if key is None else root._compiled.find(root, *key)
         return None if compiled is None else compiled.run(worlds, numbers, self.instances)
 
-    def run_weighed(self, weights: Mapping[str, Tensor], deletes: Deletes | None) -> Tensor | None:
-        """The same in worlds with real weights, [K, ...] per part; torch can differentiate the output."""
+    def run_weighed(self, weights: Mapping[str, Tensor], deletes: Deletes | None, odds: bool = False) -> Tensor | None:
+        """The same in worlds with real weights, [K, ...] per part; torch can differentiate the output.
+
+        With ``odds`` the log-odds of the classes in its place, [K, R], as :meth:`WeighedBatch.log_odds` gives them.
+        """
         parts = set(weights) - {OUTSIDE}
         if not parts or not self._programs.is_due(EDGES in parts, NODES in parts):
             return None
         key = self._compiled_key(parts, deletes)
         root, numbers = self.origin
         weighed = None if key is None else root._compiled.find_weighed(root, *key)
-        return None if weighed is None else weighed.run(weights, numbers, self.instances)
+        if weighed is None:
+            return None
+        return (weighed.log_odds if odds else weighed.run)(weights, numbers, self.instances)
 
     def _compiled_key(self, parts: Collection[str], deletes: Deletes | None) -> CompiledKey | None:
         """What a compiled pass is made of that changes some parts; None if there cannot be one."""

@@ -71,6 +71,34 @@ class WeighedBatch:
             which: their numbers in the batch, [b].
             instances: these instances.
         """
+        asked = self._question(weights, which, instances)
+        if asked is None:
+            return None
+        question, where, edge, node = asked
+        shape = question.worlds, question.rows, self.batch.compiled.result.width
+        output: Tensor = _WeighedRun.apply(self, question, where, shape, edge, node)  # type: ignore[no-untyped-call]
+        return self.batch.finish(output)
+
+    def log_odds(self, weights: Mapping[str, Tensor], which: Tensor, instances: InstanceBatch) -> Tensor | None:
+        """Log-odds of the class of each explained row, [K, R], likewise, if the output is raw scores and R is B.
+
+        Their gradient is computed together with them, by one pass there and one back.
+        """
+        target, classes = instances.target, self.batch.compiled.result.width
+        alone = self.batch.compiled.tail is None and len(target) == len(instances) and target.dtype == torch.long
+        asked = self._question(weights, which, instances) if alone and classes > 1 else None
+        if asked is None:
+            return None
+        question, where, edge, node = asked
+        where["target"] = target.contiguous()
+        question.target = where["target"].data_ptr()
+        found: Tensor = _WeighedOdds.apply(self, question, instances, edge, node)  # type: ignore[no-untyped-call]
+        return found
+
+    def _question(
+        self, weights: Mapping[str, Tensor], which: Tensor, instances: InstanceBatch
+    ) -> tuple[kernel.Weighed, dict[str, Tensor], Tensor | None, Tensor | None] | None:
+        """What the kernel is asked, what that points to, and the weights of edges and nodes; None likewise."""
         edge, node = weights.get(EDGES), weights.get(NODES)
         given = [one for one in (edge, node) if one is not None]
         if any(one.dtype != self.batch.dtype for one in given):
@@ -95,9 +123,7 @@ class WeighedBatch:
             factors=1 if node is None else node.size(2),
             **{name: value.data_ptr() for name, value in where.items()},
         )
-        shape = len(outside), rows, self.batch.compiled.result.width
-        output: Tensor = _WeighedRun.apply(self, question, where, shape, edge, node)  # type: ignore[no-untyped-call]
-        return self.batch.finish(output)
+        return question, where, edge, node
 
     def ask(self, question: kernel.Weighed, **tensors: Tensor | None) -> None:
         """Ask the kernel, which reads and writes some tensors."""
@@ -156,3 +182,33 @@ class _WeighedRun(torch.autograd.Function):
         question.back = 1
         ctx.batch.ask(question, **given, edge_slope=found[0], node_slope=found[1])
         return None, None, None, None, *found
+
+
+class _WeighedOdds(torch.autograd.Function):
+    """Log-odds that the kernel computes with their gradient, as each depends on the weights of its own world alone."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        batch: WeighedBatch,
+        question: kernel.Weighed,
+        instances: InstanceBatch,
+        edge: Tensor | None,
+        node: Tensor | None,
+    ) -> Tensor:
+        edge, node = (None if one is None else one.contiguous() for one in (edge, node))
+        slopes = [None if one is None else torch.zeros_like(one) for one in (edge, node)]
+        odds = torch.empty(question.worlds, question.rows, dtype=batch.batch.dtype)
+        question.back = 1
+        batch.ask(question, edge=edge, node=node, output=odds, edge_slope=slopes[0], node_slope=slopes[1])
+        ctx.instances = instances
+        ctx.save_for_backward(*slopes)
+        return odds
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
+        (edge, node), (odds,) = ctx.saved_tensors, given  # one of each instance
+        edge = None if edge is None else edge * odds.index_select(1, ctx.instances.edge_owner)
+        node = None if node is None else node * odds.index_select(1, ctx.instances.node_owner).unsqueeze(2)
+        return None, None, None, edge, node

@@ -23,8 +23,8 @@ import torch
 
 from nseg.storage.files import cache_folder
 
-SOURCES = ("passes.c", "slopes.c")
-"""What is compiled; ``pass.h`` is included by both."""
+SOURCES, HEADERS = ("passes.c", "slopes.c"), ("pass.h", "known.h")
+"""What is compiled, and what is included there."""
 
 TILE = 8
 """Widths of values are multiples of this."""
@@ -42,6 +42,9 @@ FLAGS = ["-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math", "-ffp-con
 
 SAME_BYTES = 4 * 17
 """Size of ``Same`` of passes.c."""
+
+WAYS = 4
+"""Entries of a set in ``known.h``."""
 
 SWITCH = "NSEG_KERNEL"
 """Environment variable that switches the kernel off if it is 0."""
@@ -93,6 +96,12 @@ class Sent(Structure):
     _fields_ = _fields("weight lanes sender place ptr")
 
 
+class Known(Structure):
+    """``Known`` of known.h."""
+
+    _fields_ = [*_fields("", "sets words numbers turn"), *_fields("key subset answer count edge node")]
+
+
 class Question(Structure):
     """``Question`` of passes.c."""
 
@@ -104,6 +113,7 @@ class Question(Structure):
         *_fields("output row_first", "output_rows"),
         *_fields("values same same_degree bits on degree"),
         ("sent", POINTER(Sent)),
+        ("known", POINTER(Known)),
     ]
 
 
@@ -113,7 +123,7 @@ class Weighed(Structure):
     _fields_ = [
         *_fields("instance", "number worlds"),
         *_fields("edge outside node edge_first node_first row_first", "edges nodes rows factors"),
-        *_fields("output", "back"),
+        *_fields("target output", "back"),
         *_fields("edge_slope node_slope"),
     ]
 
@@ -145,7 +155,7 @@ def load_kernel(dtype: torch.dtype) -> ctypes.CDLL | None:
     folder = Path(__file__).parent
     instructions = INSTRUCTIONS.get(torch.backends.cpu.get_cpu_capability(), ["-DBYTES=16"])
     flags = [*FLAGS, f"-DREAL={TYPES[dtype]}", *instructions]
-    texts = [(folder / name).read_text() for name in (*SOURCES, "pass.h")]
+    texts = [(folder / name).read_text() for name in (*SOURCES, *HEADERS)]
     key = hashlib.sha256("\n".join([*texts, *flags, platform.platform()]).encode()).hexdigest()[:20]
     path = cache_folder() / "kernel" / f"{key}.so"
     try:

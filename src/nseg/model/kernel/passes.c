@@ -7,6 +7,7 @@
  * Compiled once per instruction set and number type (-DREAL, -DBYTES); loaded by nseg.model.kernel.
  */
 #include "pass.h"
+#include "known.h"
 
 #define LANES ((int)(BYTES / sizeof(REAL)))
 
@@ -53,6 +54,7 @@ typedef struct {
     uint32_t *on;                        /* [edges of it] lanes in which an edge is there */
     vec *degree;                         /* [degrees, nodes of it] */
     Sent *sent;                          /* [messages] those that are sent in any lane */
+    Known *known;                        /* what was answered before; null if nothing is kept */
 } Question;
 
 /* Where a world of an instance is asked for. */
@@ -63,7 +65,9 @@ typedef struct {
 /* Where a subset of an instance is asked for. */
 typedef struct {
     int64_t copy, subset;
-    int64_t same;                        /* number of the first one that is equal */
+    int64_t same;                        /* number of the first one that is equal; -1 if the answer was known */
+    uint64_t key;
+    uint64_t *bits;                      /* its elements */
 } Asked;
 
 static inline const uint8_t *kept_by(const Question *q, int64_t subset) { return q->kept + subset * q->elements; }
@@ -585,45 +589,71 @@ static void run_block(const Pass *p, const Question *q, const Place *lane, int64
     for (int64_t o = 0; o < p->num_operations; o++) o = run_operation(p, q, lane, g, p->operations + o) - p->operations;
 }
 
-static uint64_t hash(const uint8_t *value, int64_t number, uint64_t found) {
-    for (; number > 0; value += 8, number -= 8) {
-        uint64_t bits = 0;
-        memcpy(&bits, value, number < 8 ? number : 8);
-        found = (found ^ bits) * 0x9E3779B97F4A7C15u;
-        found ^= found >> 29;
-    }
-    return found;
-}
-
 /* Elements of an instance in a part: how many, and where in a subset they begin. */
 static inline int64_t part_of(const int64_t *range, int64_t copy, int64_t *first) {
     *first = range ? range[copy] : 0;
     return range ? range[copy + 1] - range[copy] : 0;
 }
 
-static int equal(const Question *q, Asked a, Asked b) {
-    const uint8_t *one = kept_by(q, a.subset), *other = kept_by(q, b.subset);
-    int64_t x, y, edges = part_of(q->edge_range, a.copy, &x);
-    part_of(q->edge_range, b.copy, &y);
-    if (memcmp(one + x, other + y, edges)) return 0;
-    int64_t nodes = part_of(q->node_range, a.copy, &x);
-    part_of(q->node_range, b.copy, &y);
-    return !memcmp(one + x, other + y, nodes);
+/* Packs the subsets that are asked of one instance; returns the words that each takes. */
+static int64_t pack_subsets(const Question *q, int64_t g, Asked *asked, int64_t number, uint64_t *bits) {
+    int64_t words = 0, edge, node;
+    for (int64_t i = 0; i < number; i++) {
+        const uint8_t *kept = kept_by(q, asked[i].subset);
+        int64_t edges = part_of(q->edge_range, asked[i].copy, &edge), nodes = part_of(q->node_range, asked[i].copy, &node);
+        words = words_of(edges) + words_of(nodes);
+        asked[i].bits = bits + i * words;
+        pack_bits(asked[i].bits, kept + edge, edges);
+        pack_bits(asked[i].bits + words_of(edges), kept + node, nodes);
+        asked[i].key = hash(asked[i].bits, words);
+        if (q->known) __builtin_prefetch(q->known->key + set_of(q->known, g, asked[i].key));
+    }
+    return words;
 }
 
-/* Moves the subsets of one instance that differ from all before to the front, and points the others to the first that is
- * equal. Returns how many differ. The table has `slots` entries, a power of two. */
-static int64_t different(const Question *q, Asked *asked, int64_t number, int64_t *table, int64_t slots) {
+/* What is known of an instance; null if nothing can be. All that is known is forgotten if elements mean something else. */
+static Known *known_of(const Pass *p, const Question *q, int64_t g, int64_t copy, int64_t words) {
+    Known *known = q->known;
+    int64_t first = 0, rows = p->row_ptr[g + 1] - p->row_ptr[g];
+    if (!known || words > known->words || q->worlds * rows * p->outputs > known->numbers) return 0;
+    int64_t count[2] = {part_of(q->edge_range, copy, &first), part_of(q->node_range, copy, &first)};
+    int same = !memcmp(known->count + 2 * g, count, sizeof count);
+    memcpy(known->count + 2 * g, count, sizeof count);
+    if (q->edge_element)
+        same &= same_elements(known->edge + p->edge_ptr[g], q->edge_element + q->edge_first[copy],
+                              p->edge_ptr[g + 1] - p->edge_ptr[g], q->edge_range[copy]);
+    if (q->node_element)
+        same &= same_elements(known->node + p->node_ptr[g] * p->factors, q->node_element + q->node_first[copy] * p->factors,
+                              (p->node_ptr[g + 1] - p->node_ptr[g]) * p->factors, q->node_range[copy]);
+    if (!same) forget(known, g);
+    return known;
+}
+
+/* Copies the answer for a subset from the output to what is known, or back. */
+static void copy_answer(const Pass *p, const Question *q, int64_t g, Asked one, REAL *answer, int back) {
+    int64_t numbers = (p->row_ptr[g + 1] - p->row_ptr[g]) * p->outputs;
+    for (int64_t w = 0; w < q->worlds; w++, answer += numbers) {
+        REAL *output = output_of(p, q, one.copy, one.subset, w);
+        memcpy(back ? output : answer, back ? answer : output, numbers * sizeof(REAL));
+    }
+}
+
+/* Answers what is known. Moves the other subsets of one instance that differ from all before to the front, and points the rest
+ * to the first that is equal. Returns how many differ. The table has `slots` entries, a power of two. */
+static int64_t different(const Pass *p, const Question *q, int64_t g, Known *known, Asked *asked, int64_t number, int64_t words,
+                         int64_t *table, int64_t slots) {
     int64_t found = 0;
     for (int64_t t = 0; t < slots; t++) table[t] = -1;
     for (int64_t i = 0; i < number; i++) {
         Asked one = asked[i];
-        int64_t first, edges = part_of(q->edge_range, one.copy, &first);
-        uint64_t key = hash(kept_by(q, one.subset) + first, edges, 1);
-        int64_t nodes = part_of(q->node_range, one.copy, &first);
-        key = hash(kept_by(q, one.subset) + first, nodes, key);
-        int64_t at = key & (slots - 1);
-        while (table[at] >= 0 && !equal(q, one, asked[table[at]])) at = (at + 1) & (slots - 1);
+        const REAL *answer = known ? find_answer(known, g, one.key, one.bits, words) : 0;
+        if (answer) {
+            copy_answer(p, q, g, one, (REAL *)answer, 1);
+            asked[i].same = -1;
+            continue;
+        }
+        int64_t at = one.key >> 1 & (slots - 1);
+        while (table[at] >= 0 && memcmp(one.bits, asked[table[at]].bits, words * sizeof(uint64_t))) at = (at + 1) & (slots - 1);
         if (table[at] < 0) {
             table[at] = found;
             asked[i] = asked[found];
@@ -655,7 +685,7 @@ static void run_instance(const Pass *p, const Question *q, int64_t g, const Aske
         }
     }
     for (int64_t i = different; i < number; i++)
-        for (int64_t w = 0; w < q->worlds; w++)
+        for (int64_t w = 0; w < q->worlds && asked[i].same >= 0; w++)
             memcpy(output_of(p, q, asked[i].copy, asked[i].subset, w),
                    output_of(p, q, asked[asked[i].same].copy, asked[asked[i].same].subset, w),
                    rows * p->outputs * sizeof(REAL));
@@ -698,23 +728,35 @@ int64_t read_classes(const REAL *scores, int64_t worlds, int64_t rows, int64_t c
 int64_t lanes(void) { return LANES; }
 
 /* Runs all that is asked, instance by instance. `first` and `copy`: the places in the question of each instance. */
-static void run_all(const Pass *p, const Question *q, const int64_t *first, const int64_t *copy, Asked *asked, int64_t *table) {
+static void run_all(const Pass *p, const Question *q, const int64_t *first, const int64_t *copy, Asked *asked, int64_t *table,
+                    uint64_t *bits) {
     for (int64_t g = 0; g < p->instances; g++) {
         int64_t number = 0, slots = 1;
         for (int64_t c = first[g]; c < first[g + 1]; c++)
-            for (int64_t k = 0; k < q->subsets; k++) asked[number++] = (Asked){copy[c], k, 0};
+            for (int64_t k = 0; k < q->subsets; k++) asked[number++] = (Asked){.copy = copy[c], .subset = k};
+        if (!number) continue;
         while (slots < 2 * number) slots *= 2;
-        if (number) run_instance(p, q, g, asked, number, different(q, asked, number, table, slots));
+        int64_t words = pack_subsets(q, g, asked, number, bits);
+        Known *known = known_of(p, q, g, copy[first[g]], words);
+        int64_t new = different(p, q, g, known, asked, number, words, table, slots);
+        run_instance(p, q, g, asked, number, new);
+        for (int64_t i = 0; i < new && known; i++)
+            copy_answer(p, q, g, asked[i], add_answer(known, g, asked[i].key, asked[i].bits, words), 0);
     }
 }
 
 /* Answers a question. Returns 0, or 1 if there is not enough memory. */
 int64_t run_passes(const Pass *p, const Question *q) {
     int64_t *first = calloc(p->instances + 2, sizeof(int64_t)), *copy = malloc((q->number + 1) * sizeof(int64_t));
-    int64_t *table = 0, most = 0, slots = 1, failed = 1;
+    int64_t *table = 0, most = 0, words = 0, slots = 1, failed = 1, begin;
     Asked *asked = 0;
+    uint64_t *bits = 0;
     if (first && copy) {
-        for (int64_t s = 0; s < q->number; s++) first[q->instance[s] + 2]++;
+        for (int64_t s = 0; s < q->number; s++) {
+            int64_t own = words_of(part_of(q->edge_range, s, &begin)) + words_of(part_of(q->node_range, s, &begin));
+            if (own > words) words = own;
+            first[q->instance[s] + 2]++;
+        }
         for (int64_t g = 0; g < p->instances; g++) {
             if (first[g + 2] > most) most = first[g + 2];
             first[g + 2] += first[g + 1];
@@ -722,10 +764,11 @@ int64_t run_passes(const Pass *p, const Question *q) {
         for (int64_t s = 0; s < q->number; s++) copy[first[q->instance[s] + 1]++] = s;
         while (slots < 2 * most * q->subsets) slots *= 2;
         asked = malloc((most * q->subsets + 1) * sizeof(Asked));
+        bits = malloc((most * q->subsets * words + 1) * sizeof(uint64_t));
         table = malloc(slots * sizeof(int64_t));
-        failed = !asked || !table;
-        if (!failed) run_all(p, q, first, copy, asked, table);
+        failed = !asked || !table || !bits;
+        if (!failed) run_all(p, q, first, copy, asked, table, bits);
     }
-    free(first), free(copy), free(asked), free(table);
+    free(first), free(copy), free(asked), free(bits), free(table);
     return failed;
 }

@@ -23,7 +23,9 @@ typedef struct {
     const int64_t *node_first;
     const int64_t *row_first;
     int64_t edges, nodes, rows, factors;
-    REAL *output;                        /* [K, rows, outputs]; on the way back: the gradient with respect to it */
+    const int64_t *target;               /* [rows] class of each explained row, whose log-odds are the output; null for none */
+    REAL *output;                        /* [K, rows, outputs], or [K, rows] log-odds. On the way back: the gradient with
+                                          * respect to the output; log-odds are written then too, and their gradient is 1 */
     int64_t back;                        /* whether gradients are asked for */
     REAL *edge_slope, *node_slope;       /* gradients with respect to edge and node, which are 0 before */
 } Weighed;
@@ -43,6 +45,7 @@ typedef struct {
     REAL *weight_slope, *factor_slope, *output;
     REAL outside;
     int64_t factors;
+    const int64_t *target;
 } World;
 
 static inline tile *at(const REAL *x) { return (tile *)x; }
@@ -313,15 +316,31 @@ static void run_forward(const Pass *p, const Work *k, const World *w) {
     for (int64_t o = 0; o < p->num_operations; o++) run(p, k, w, p->operations + o);
 }
 
-/* Copies the explained rows of the last value to the output; on the way back, adds the output's gradient to theirs. */
+/* Log-odds of a class; on the way back, adds their gradient to that of the scores. */
+static REAL odds_of(const REAL *score, int64_t target, int64_t classes, REAL *slope) {
+    const REAL most = 1e4;
+    REAL largest = -INFINITY, sum = 0;
+    for (int64_t c = 0; c < classes; c++)
+        if (c != target && !(score[c] <= largest)) largest = score[c];
+    for (int64_t c = 0; c < classes; c++)
+        if (c != target) sum += (REAL)exp(score[c] - largest);
+    REAL odds = score[target] - largest - (REAL)log(sum);
+    if (odds > most || odds < -most) return odds > most ? most : -most;
+    for (int64_t c = 0; c < classes && slope; c++) slope[c] += c == target ? 1 : -(REAL)exp(score[c] - largest) / sum;
+    return odds;
+}
+
+/* Copies the explained rows of the last value, or log-odds, to the output; on the way back, adds gradients to theirs. */
 static void explained(const Pass *p, const Work *k, const World *w, int back) {
     const Operation *end = p->operations + p->num_operations - 1;
     int64_t begin = p->row_ptr[w->g], rows = p->row_ptr[w->g + 1] - begin;
     REAL *output = w->output;
-    for (int64_t r = 0; r < rows; r++, output += p->outputs) {
+    for (int64_t r = 0; r < rows; r++, output += w->target ? 1 : p->outputs) {
         int64_t row = (p->row ? p->row[begin + r] : 0) * end->width;
-        if (back) add_rows(k->value_slope[end->target] + row, 0, output, 0, 1, p->outputs);
-        else memcpy(output, k->value[end->target] + row, p->outputs * sizeof(REAL));
+        REAL *value = k->value[end->target] + row, *slope = k->value_slope[end->target] + row;
+        if (w->target) *output = odds_of(value, w->target[r], p->outputs, back ? slope : 0);
+        else if (back) add_rows(slope, 0, output, 0, 1, p->outputs);
+        else memcpy(output, value, p->outputs * sizeof(REAL));
     }
 }
 
@@ -353,7 +372,8 @@ static World find_world(const Pass *p, const Weighed *q, int64_t copy, int64_t w
         .weight = q->edge ? q->edge + its_edge : 0, .factor = q->node ? q->node + its_node : 0,
         .weight_slope = q->edge_slope ? q->edge_slope + its_edge : 0,
         .factor_slope = q->node_slope ? q->node_slope + its_node : 0,
-        .output = q->output + (world * q->rows + q->row_first[copy]) * p->outputs,
+        .output = q->output + (world * q->rows + q->row_first[copy]) * (q->target ? 1 : p->outputs),
+        .target = q->target ? q->target + q->row_first[copy] : 0,
         .outside = q->outside[world], .factors = q->factors,
     };
 }

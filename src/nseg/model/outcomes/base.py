@@ -123,6 +123,11 @@ class Outcome(ABC):
         If the model returns raw scores or logarithms, the gradient survives where the probability rounds to 0 or 1.
         """
 
+    @property
+    def reads_raw_classes(self) -> bool:
+        """Whether log-odds are those of a class among raw scores, which the kernel computes itself."""
+        return False
+
     @abstractmethod
     def score(self, output: Tensor, target: Tensor) -> Tensor:
         """Score of the target class as the model returns it, [..., R]; a higher score always speaks for the class."""

@@ -69,6 +69,10 @@ class MulticlassOutcome(ClassOutcome):
     tensor([ 0.2000, -0.2000])
     """
 
+    @property
+    def reads_raw_classes(self) -> bool:
+        return self.returns is ModelReturnType.raw
+
     def probability(self, output: Tensor, target: Tensor) -> Tensor:
         return _of_class(class_probabilities(output, self.returns), target)
 
