@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 
+import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nseg.search.additive import AdditiveFlips
 from nseg.search.formulas import gap
@@ -63,3 +66,29 @@ def test_sets_do_not_depend_on_who_shares_the_batch() -> None:
         alone = own.promising(single(own))
         assert torch.equal(together[: len(alone), :number, b], alone[:, :, 0])
         assert not together[len(alone) :, :, b].any()
+
+
+@given(
+    number=st.integers(1, 40),
+    instances=st.integers(0, 5),
+    events=st.integers(1, 3),
+    wide=st.booleans(),
+    equal=st.booleans(),
+    seed=st.integers(0, 999),
+)
+def test_the_kernel_chooses_the_same_sets(
+    number: int, instances: int, events: int, wide: bool, equal: bool, seed: int
+) -> None:
+    rng, dtype = torch.Generator().manual_seed(seed), torch.float64 if wide else torch.float32
+    change = 3 * torch.randn(number, 1 + events, instances, generator=rng, dtype=dtype)
+    change = change.round() if equal else change  # many flips do the same
+    odds = 5 * torch.randn(1 + events, instances, generator=rng, dtype=dtype)
+    count = torch.randint(number + 1, (instances,), generator=rng)
+    some = flips(change, odds, count.tolist())
+    some = AdditiveFlips(PNS(), (1 / events,) * events, some.odds, some.change, some.exists)
+    alone = torch.rand(number, instances, generator=rng, dtype=dtype).round(decimals=2)
+    alone = torch.where(some.exists & (alone > 0.1), alone, -torch.inf)  # some are not valid
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AdditiveFlips, "_compiled", lambda *_: None)
+        right = some.promising(alone)
+    assert torch.equal(some.promising(alone), right)

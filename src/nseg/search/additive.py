@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nseg.search.objective import Objective
+from nseg.model.kernel import load_kernel
+from nseg.search.objective import PNS, Objective
 from nseg.search.subsets import ordered_bits
 
 DIRECTIONS = ((1, 1), (3, 1), (1, 3))
@@ -48,6 +49,9 @@ class AdditiveFlips:
         Args:
             single: merit after each flip alone, [F, B].
         """
+        compiled = self._compiled(single)
+        if compiled is not None:
+            return compiled
         weight, number = self.odds.new_tensor(self.split).view(-1, 1), len(self.exists)
         gain, loss = self.change[:, 0], (self.change[:, 1:] * weight).sum(1)  # [F, B]
         score = torch.stack([single.to(gain.dtype), *(a * gain - b * loss for a, b in DIRECTIONS)]).round(decimals=DECIMALS)
@@ -66,6 +70,20 @@ class AdditiveFlips:
             found.append((place.gather(0, direction.expand(1, number, -1)).squeeze(0) < length) & (first < count))
             first = last
         return torch.stack(found) & self.exists if found else self.exists.new_zeros(0, *self.exists.shape)
+
+    def _compiled(self, single: Tensor) -> Tensor | None:
+        """The same by the kernel, in a fifth of the time; None if it cannot."""
+        dtype, plain = self.odds.dtype, isinstance(self.objective, PNS) and self.odds.device.type == "cpu"
+        kernel = load_kernel(dtype) if plain else None
+        if kernel is None:
+            return None
+        (flips, worlds, instances), sets = self.change.shape, max(len(self.exists) - 1, 0).bit_length()
+        found = torch.zeros(sets, flips, instances, dtype=torch.bool)
+        numbers = self.odds, self.change, self.exists.sum(0), single.to(dtype), self.odds.new_tensor(self.split)
+        given = [one.contiguous() for one in numbers]
+        if kernel.choose_flips(*(one.data_ptr() for one in given), flips, worlds, instances, found.data_ptr()):
+            raise MemoryError
+        return found
 
 
 def _from_highest(score: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The kernel that runs recorded passes (``passes.c``), and gives their gradients (``slopes.c``).
+"""The kernel that runs recorded passes (``passes.c``), gives their gradients (``slopes.c``), and chooses flips (``flips.c``).
 
 It is compiled when it is needed first, and kept in the cache folder.
 Without a C compiler, or with the environment variable NSEG_KERNEL=0, torch runs the passes: the same answers, more slowly.
@@ -23,7 +23,7 @@ import torch
 
 from nseg.storage.files import cache_folder
 
-SOURCES, HEADERS = ("passes.c", "slopes.c"), ("pass.h", "known.h")
+SOURCES, HEADERS = ("passes.c", "slopes.c", "flips.c"), ("pass.h", "known.h")
 """What is compiled, and what is included there."""
 
 TILE = 8
@@ -168,7 +168,8 @@ def load_kernel(dtype: torch.dtype) -> ctypes.CDLL | None:
     kernel.run_weighed.argtypes = [POINTER(Pass), POINTER(Weighed)]
     kernel.count_kept.argtypes = [c_void_p, c_int64, c_int64, c_void_p, c_int64, c_void_p]
     kernel.read_classes.argtypes = [c_void_p, *[c_int64] * 3, *[c_void_p] * 4]
-    for function in (kernel.run_passes, kernel.run_weighed, kernel.lanes, kernel.read_classes):
+    kernel.choose_flips.argtypes = [*[c_void_p] * 5, *[c_int64] * 3, c_void_p]
+    for function in (kernel.run_passes, kernel.run_weighed, kernel.lanes, kernel.read_classes, kernel.choose_flips):
         function.restype = c_int64
     return kernel
 
