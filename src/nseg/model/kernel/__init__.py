@@ -1,4 +1,4 @@
-"""The kernel that runs recorded passes (``passes.c``), gives their gradients (``slopes.c``), and chooses flips (``flips.c``).
+"""The kernel: it runs recorded passes (``passes.c``), gives their gradients (``slopes.c``) and chooses flips (``flips.c``).
 
 It is compiled when it is needed first, and kept in the cache folder.
 Without a C compiler, or with the environment variable NSEG_KERNEL=0, torch runs the passes: the same answers, more slowly.
