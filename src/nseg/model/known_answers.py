@@ -49,7 +49,7 @@ class KnownAnswers:
             return
         entries = 1 << (entries.bit_length() - 1)
         total, factors = len(instances) * entries, worlds.parts[NODES].element.size(1) if NODES in worlds.parts else 0
-        self.answers = np.zeros(total * numbers, torch.empty(0, dtype=dtype).numpy().dtype)
+        self.answers = np.zeros(total * numbers, instances.x.new_empty(0, dtype=dtype).numpy().dtype)
         known = kernel.Known(
             sets=entries // kernel.WAYS,
             words=words,

@@ -78,7 +78,7 @@ class AdditiveFlips:
         if kernel is None:
             return None
         (flips, worlds, instances), sets = self.change.shape, max(len(self.exists) - 1, 0).bit_length()
-        found = torch.zeros(sets, flips, instances, dtype=torch.bool)
+        found = self.exists.new_zeros(sets, flips, instances)
         numbers = self.odds, self.change, self.exists.sum(0), single.to(dtype), self.odds.new_tensor(self.split)
         given = [one.contiguous() for one in numbers]
         if kernel.choose_flips(*(one.data_ptr() for one in given), flips, worlds, instances, found.data_ptr()):
