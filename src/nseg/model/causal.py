@@ -187,12 +187,12 @@ class CausalModel:
 
     def log_odds(self, weights: Weights | SubsetWorlds = NOTHING) -> Tensor:
         """Log-odds of each instance's class in K worlds, [K, B]; :meth:`do` is their sigmoid."""
-        z = (
-            None
-            if isinstance(weights, SubsetWorlds) or not self.outcome.reads_raw_classes
-            else self._run_weighed(weights, True)
-        )
-        return self._mean_log_odds(self.outcome.log_odds(self.output(weights), self.instances.target) if z is None else z)
+        z = None
+        if self.outcome.reads_raw_classes and not isinstance(weights, SubsetWorlds):
+            z = self._run_weighed(weights, odds=True)
+        if z is None:
+            z = self.outcome.log_odds(self.output(weights), self.instances.target)
+        return self._mean_log_odds(z)
 
     def _mean_log_odds(self, z: Tensor) -> Tensor:
         """Log-odds of the mean probability of each instance's rows, [K, R] to [K, B]."""

@@ -1,4 +1,4 @@
-"""Memory in which the kernel keeps what it answered: searches ask for about a fifth of their subsets again."""
+"""Memory in which the kernel keeps what it answered: searches ask for many of their subsets again."""
 
 from __future__ import annotations
 

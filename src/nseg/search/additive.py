@@ -72,7 +72,7 @@ class AdditiveFlips:
         return torch.stack(found) & self.exists if found else self.exists.new_zeros(0, *self.exists.shape)
 
     def _compiled(self, single: Tensor) -> Tensor | None:
-        """The same by the kernel, in a fifth of the time; None if it cannot."""
+        """The same by the kernel; None if it cannot."""
         dtype, plain = self.odds.dtype, isinstance(self.objective, PNS) and self.odds.device.type == "cpu"
         kernel = load_kernel(dtype) if plain else None
         if kernel is None:

@@ -1,5 +1,5 @@
-/* What subsets of each instance were answered before: a search asks for about a fifth of them again. Only the latest ones are
- * kept. Included by passes.c. */
+/* What subsets of each instance were answered before: a search asks for many of them again. Only the latest ones are kept.
+ * Included by passes.c. */
 enum { WAYS = 4 };
 
 typedef struct {
